@@ -1,6 +1,7 @@
 """The plan of experiments/studies/which_metric_foretells_rl: its cells, what all of a kind share, and in what a configuration departs."""
 
 import csv
+import os
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -13,37 +14,57 @@ from typing import Any
 import yaml
 
 from analysis.outcomes import damaged, quick_yaml
+from rmlab.errors import DataError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles.reading import AnyRun
 from rmlab.tracking.parameters import differing_keys
 
-FOLDER = REPOSITORY / "experiments" / "studies" / "which_metric_foretells_rl"
-LEARNED_FROM = "{a_cool: 4, a_plain: 4, a_hot: 4, b_cool: 4, b_plain: 4, b_hot: 4, weak: 3, silent: 3}"
-POOL = "[a_plain,b_plain,silent,a_execution,b_execution,a_paid_well,b_paid_badly]"
-COMMON = {
-    "verifier": [
-        *("preset=small", "data.held_out_policies=[]", f"data.policies={LEARNED_FROM}"),
-        f"evaluation.policies={POOL}",
-    ],
-    "rl": [
-        *("rl_preset=small", "rl.groups=40", "rl.steps=60", "engine.slots=256", "rl.batch_tokens=8192"),
-        *("over_length=truncate_middle", "workers=5", "watch.every=10", "watch.tasks=64", "watch.held_out_tasks=null"),
-        *("watch.held_out_attempts=4", "watch.outcome_without=[two_bugs]", "keep_model=false"),
-    ],
-}
-"""Kind of a cell -> the settings that all cells of it share."""
+STUDY = REPOSITORY / "experiments" / "studies" / "which_metric_foretells_rl"
+PLAN = "RMLAB_FORETELLING"
+"""Variable of the environment: the folder of another plan of the same form, for a rehearsal with tiny models."""
 PROGRAMS = {"verifier": "train_verifier", "rl": "rl"}
+ROLES = ("good", "poor")
+"""What a verifier stands by that is chosen once all are trained."""
+
+
+def plan_folder() -> Path:
+    """Where the plan lies and what has been done of it: cells.csv, common.yaml, ledger.csv, fitted.csv, design.csv."""
+    return Path(os.environ.get(PLAN) or STUDY)
+
+
+def common(kind: str) -> list[str]:
+    """The settings that all cells of a kind share. Raises DataError where the plan has none."""
+    file = plan_folder() / "common.yaml"
+    try:
+        return [str(word) for word in quick_yaml(file.read_text(encoding="utf-8"))[kind]]
+    except (OSError, yaml.YAMLError, LookupError, TypeError) as error:
+        raise DataError(f"{file} does not list the settings of every cell of kind {kind}: {error}") from error
 
 
 @dataclass(frozen=True)
 class Plan:
     """What runs are held against. cells: of verifiers and of RL. fitted: (name, run of the training that it was fitted to) -> value.
-    trained: run -> name of its cell, as the ledger has them. failed: how often a cell failed, by the ledger."""
+    trained: run -> name of its cell, as the ledger has them. ended: (cell, how: failed or killed) -> how often, by the ledger."""
 
     cells: Sequence[Mapping[str, str]]
     fitted: Mapping[tuple[str, str], str] = field(default_factory=dict)
     trained: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, int] = field(default_factory=dict)
+    ended: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def payer(self, cell: Mapping[str, str], trained: str) -> str:
+        """The name of the verifier that has to pay a cell: of a role, the one that fitted.csv gives it to with this training; else ""."""
+        role = cell["verifier"]
+        return self.fitted.get((role, trained), "") if role in ROLES else role
+
+    def paid_by_another(self, cell: Mapping[str, str], trained: str, known: Mapping[str, str]) -> str:
+        """Why the training that paid a run is not the verifier of its cell, "" where it is. known: run -> name of its cell."""
+        if not cell["verifier"]:
+            return f"a verifier paid it (run {trained[:8]}), the plan's run has none" if trained else ""
+        run, name = f"what paid it (run {trained[:8] or 'not known'})", self.payer(cell, trained)
+        if not name:
+            return f"{run} is not the {cell['verifier']} verifier of fitted.csv"
+        found = known.get(trained, "neither here nor in the ledger")
+        return "" if found == name else f"{run} is {found}, the plan's {name}"
 
     def departure(self, config: Mapping[str, Any], cell: Mapping[str, str], fitted_to: str = "") -> str:
         """In what a configuration is not that of a cell, of all that changes a result; "" where it is.
@@ -81,14 +102,15 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def read_plan(folder: Path = FOLDER) -> Plan:
+def read_plan() -> Plan:
     """The plan as its folder has it."""
+    folder = plan_folder()
     ledger = read_rows(folder / "ledger.csv")
     return Plan(
         read_rows(folder / "cells.csv"),
         {(row["name"], row["run_id"]): row["value"] for row in read_rows(folder / "fitted.csv")},
         {row["run_id"]: row["name"] for row in ledger if row["run_id"]},
-        Counter(row["name"] for row in ledger if not row["run_id"]),
+        Counter((row["name"], row["ended"]) for row in ledger if not row["run_id"]),
     )
 
 
@@ -132,7 +154,7 @@ def shared(cell: Mapping[str, str]) -> dict[str, Any]:
 
 def _words(cell: Mapping[str, str]) -> tuple[str, ...]:
     """What all cells of its kind and reward have, and a start: anything, because a run is known by its start's name."""
-    return (*COMMON[cell["kind"]], *([f"reward={cell['reward']}", "start=-"] if cell["kind"] == "rl" else []))
+    return (*common(cell["kind"]), *([f"reward={cell['reward']}", "start=-"] if cell["kind"] == "rl" else []))
 
 
 @cache

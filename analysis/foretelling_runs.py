@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.foretelling_design import row_of
-from analysis.foretelling_plan import Plan, configuration, read_plan
+from analysis.foretelling_plan import Plan, configuration, read_plan, shared, value_at
 from analysis.outcomes import damaged, parameter, read_json
 from analysis.policies import PolicyRun
 from rmlab.errors import DataError, MissingArtifact
@@ -18,8 +18,9 @@ from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.tags import IMPORTED_RUN
 from rmlab.wording import counted
 
-STEPS = "60"
 WITHOUT = "two_bugs"
+ENDS = {"failed": "failed", "killed": "was killed"}
+"""How a cell may end, by the ledger, without a finished run, and the verb of it."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,11 @@ def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
             else:
                 taken[name] = PaidRun(cell, run)
         if name not in named:
-            failed = plan.failed.get(name, 0)
-            left_out.append((name, "no finished run" + (f", it failed {counted(failed, 'time')}" if failed else "")))
+            ends = [
+                f"it {verb} {counted(n, 'time')}" for how, verb in ENDS.items() if (n := plan.ended.get((name, how)))
+            ]
+            known = [f"run {run[:8]} of the ledger is not there" for run, of in plan.trained.items() if of == name]
+            left_out.append((name, ", ".join(["no finished run", *ends, *known])))
     return Study(cells, taken, left_out)
 
 
@@ -134,34 +138,31 @@ def refusal(run: PolicyRun, cell: Mapping[str, str], plan: Plan) -> str:
     for what, value in given.items():
         if value != cell[what]:
             return f"its {what} is {value or 'not known'}, the plan's {cell[what]}"
-    if (steps := parameter(run.run, "steps")) != STEPS:
-        return f"it has {steps} steps, the plan {STEPS}"
+    planned = str(value_at(shared(cell), "rl.steps"))
+    if (steps := parameter(run.run, "steps")) != planned:
+        return f"it has {steps} steps, the plan {planned}"
     if "all" not in run.outcome["held_out"] or run.outcome.get("without") != [WITHOUT]:
         return "its outcome is not that of all held-out tasks but those of two bugs"
     try:
         if reason := plan.departure(configuration(run.run), cell, run.run.tags.get("verifier_run", "")):
             return reason
-        return verifier_refusal(run, cell, plan) if cell["verifier"] else ""
+        return verifier_refusal(run, cell, plan)
     except (DataError, MissingArtifact) as error:
         return str(error)
 
 
 def verifier_refusal(run: PolicyRun, cell: Mapping[str, str], plan: Plan) -> str:
     """Why what paid a run is not the verifier of its cell, or not known well enough; "" where it is."""
-    trained, name = run.run.tags.get("verifier_run", ""), cell["verifier"]
-    if name in ("good", "poor"):
-        name = plan.fitted.get((name, trained), "")
-        if not name:
-            return (
-                f"what paid it (run {trained[:8] or 'not known'}) is not the {cell['verifier']} verifier of fitted.csv"
-            )
+    trained = run.run.tags.get("verifier_run", "")
+    name = plan.payer(cell, trained)
+    here = {trained: name} if run.paid_by is not None else {}  # what it is its configuration says
+    reason = plan.paid_by_another(cell, trained, {**plan.trained, **here})
+    if reason or not cell["verifier"]:
+        return reason
     if run.paid_by is not None:
         own = next(one for one in plan.cells if one["kind"] == "verifier" and one["name"] == name)
         if reason := plan.departure(configuration(run.paid_by), own):
             return f"what paid it is not {name}: {reason}"
-    elif plan.trained.get(trained) != name:
-        known = plan.trained.get(trained, "neither here nor in the ledger")
-        return f"what paid it (run {trained[:8] or 'not known'}) is {known}, the plan's {name}"
     report = run.verifier_report
     if changes_scores(cell) and not run.says_what_is_paid:
         return "it does not say what its verifier is worth with its scores as they are paid"

@@ -25,7 +25,10 @@ FITTED = {
     ("poor", "poor"): "balanced-500",
 }
 """What is fitted to a verifier, whose run has the name of its cell or role here."""
-TRAINED = {cell["name"]: cell["name"] for cell in ALL_CELLS} | {"good": "balanced-4000", "poor": "balanced-500"}
+TRAINED = {c["name"]: c["name"] for c in ALL_CELLS if c["kind"] == "verifier"} | {
+    "good": "balanced-4000",
+    "poor": "balanced-500",
+}
 PLAN = Plan(ALL_CELLS, FITTED, TRAINED)
 TASKS = [f"t{i}" for i in range(60)]
 ECE_OF = {"balanced": 0.06, "mostly_unresolved": 0.15, "mostly_resolved": 0.32, "overconfident": 0.22}

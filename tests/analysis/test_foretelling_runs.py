@@ -136,9 +136,24 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
         assert reason(paid, there) == ""
         own["data"][key] = value
         assert f"what paid it is not balanced-300: its data.{key} is {value}, the plan's" in reason(paid, there)
+    unpaid = "execution_a_s0"
+    assert reason(unpaid) == ""
+    assert "a verifier paid it (run balanced), the plan's run has none" in reason(unpaid, verifier_run="balanced-300")
     assert "fitted.csv has no SLOPE_shifted_up for the verifier that paid (run another)" in reason(
         bent, verifier_run="another"
     )
+
+
+def test_why_a_cell_has_no_run_is_said() -> None:
+    """It failed, was killed, or its run, which the ledger has, was not brought home."""
+    names = ("execution_a_s0", "execution_b_s0", "hybrid_balanced-300_a_s0")
+    ended = {(names[0], "failed"): 1, (names[0], "killed"): 3}
+    reasons = dict(read_study([], replace(PLAN, ended=ended, trained={"0123456789": names[1]})).left_out)
+    assert [reasons[name] for name in names] == [
+        "no finished run, it failed 1 time, it was killed 3 times",
+        "no finished run, run 01234567 of the ledger is not there",
+        "no finished run",
+    ]
 
 
 def test_what_changes_no_result_is_no_departure() -> None:

@@ -1,16 +1,15 @@
 """What is checked and fitted between the verifiers and the first run of RL, on pools whose answer is known."""
 
 import re
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from analysis.foretelling_plan import read_rows
+from analysis.foretelling_plan import STUDY, read_rows
 from analysis.style import csv_text
-from experiments.studies.which_metric_foretells_rl import check, design, landed, records, study
+from experiments.studies.which_metric_foretells_rl import check, design, landed, records
 from rmlab.errors import DataError
 from rmlab.metrics.report import report
 from rmlab.rl.config import TransformConfig
@@ -57,9 +56,24 @@ def test_what_is_fitted_moves_calibration_alone() -> None:
         check.assert_ranks(good, {"slope3": TransformConfig(slope=-3.0)})
 
 
+def test_a_verifier_that_is_sure_of_most_wrong_attempts_is_moved_as_far_as_the_plan_wants() -> None:
+    """Much as those of a verifier of the preset small: seven of ten lie at a logit of about -15."""
+    rng = np.random.default_rng(3)
+    sure = np.arange(2000) % 10 > 2
+    logit = np.where(sure, rng.normal(-15, 1, 2000), rng.normal(1, 1.5, 2000))
+    label = rng.random(2000) < 1 / (1 + np.exp(-logit))
+    task = [f"t{i // 10:03d}" for i in range(2000)]
+    certain = check.Pool.of(Scores.of(task, 1 / (1 + np.exp(-logit)), label.tolist(), policy=["a"] * 2000))
+    values = check.fitted(certain, certain)
+    assert 12 < values["SHIFT_shifted_far_up"] - values["SHIFT_recalibrated"] < 16
+    assert certain.ece(
+        TransformConfig(values["SLOPE_shifted_far_up"], values["SHIFT_shifted_far_up"])
+    ) == pytest.approx(0.4, abs=1e-3)
+
+
 def test_the_power_rests_on_what_the_pages_say() -> None:
     """power.csv is of the numbers that the page and the tables of policy_rl have now; where they change it has to be made anew."""
-    kept = {row["test"]: row["share"] for row in read_rows(study.HERE / "power.csv") if row["scenario"] == "landed"}
+    kept = {row["test"]: row["share"] for row in read_rows(STUDY / "power.csv") if row["scenario"] == "landed"}
     assert {name: f"{value:.4f}" for name, value in landed.landed().items()} == {
         name: f"{float(value):.4f}" for name, value in kept.items()
     }
@@ -108,55 +122,53 @@ def test_the_check_says_which_slopes_take_the_correlation_out() -> None:
 
 
 def test_the_check_writes_what_it_found_and_what_it_fitted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Four verifiers are there, a good one and poorer ones: the design is not met, and the causal experiments can be run."""
     trained = {"balanced-300": 0.3, "balanced-500": 0.7, "balanced-4000": 2.0, "overconfident-300": 0.5}
     for number, (name, skill) in enumerate(trained.items()):
-        write_score_table(tmp_path / f"{name}.parquet", pool(number, skill).scores)
-    shutil.copy(study.HERE / "cells.csv", tmp_path)
+        write_score_table(plan / f"{name}.parquet", pool(number, skill).scores)
     infos = {name: RunInfo(name, "0", name, {}, 0, 1) for name in trained}
-    monkeypatch.setattr(check, "HERE", tmp_path)
-    failures = dict.fromkeys(("balanced-840", "balanced-1400"), 2)
-    monkeypatch.setattr(check, "look", lambda: records.State(infos, {}, {}, {}, failures=failures))
+    ended = {("balanced-840", "failed"): 2, ("balanced-1400", "killed"): 3}
+    monkeypatch.setattr(check, "look", lambda: records.State(infos, {}, {}, {}, ended=ended))
     monkeypatch.setattr(check.Store, "open", lambda uri: None)
-    tables = {name: SimpleNamespace(artifact=lambda path, name=name: tmp_path / f"{name}.parquet") for name in trained}
+    tables = {name: SimpleNamespace(artifact=lambda path, name=name: plan / f"{name}.parquet") for name in trained}
     monkeypatch.setattr(check, "get_run", lambda store, run_id: tables[run_id])
     with pytest.raises(
         DataError, match="chosen once all of the column balanced are trained: balanced-2400 are not yet"
     ):
         check.main()
-    failures["balanced-2400"] = 2
+    ended["balanced-2400", "failed"] = 2
     capsys.readouterr()
     assert check.main() == 1
     said = capsys.readouterr().out
     assert "not trained here: balanced-840, balanced-1400, balanced-2400, mostly_unresolved-300" in said
     assert "4 of 24 verifiers are there." in said
-    rows = {row["name"]: row for row in read_rows(tmp_path / "design.csv")}
+    rows = {row["name"]: row for row in read_rows(plan / "design.csv")}
     assert list(rows) == list(trained)
     alone = report(pool(3, 0.5).scores, replicates=0)
     assert float(rows["overconfident-300"]["auc_within_task"]) == pytest.approx(alone["auc_within_task"])
     assert float(rows["overconfident-300"]["ece_width_10"]) > alone["ece_width_10"], "as it is paid"
-    fitted = {row["name"]: (row["value"], row["run_id"]) for row in read_rows(tmp_path / "fitted.csv")}
+    fitted = {row["name"]: (row["value"], row["run_id"]) for row in read_rows(plan / "fitted.csv")}
     assert fitted["good"] == ("balanced-4000", "balanced-4000")
     assert fitted["poor"][0] in ("balanced-300", "balanced-500")
-    again = [{**row, "run_id": "lost"} for row in read_rows(tmp_path / "fitted.csv")]
-    (tmp_path / "fitted.csv").write_text(
+    again = [{**row, "run_id": "lost"} for row in read_rows(plan / "fitted.csv")]
+    (plan / "fitted.csv").write_text(
         csv_text([{**row, "value": "balanced-500"} if row["name"] == "good" else row for row in again])
     )
     check.main()
-    kept = [row for row in read_rows(tmp_path / "fitted.csv") if row["name"] == "good"]
+    kept = [row for row in read_rows(plan / "fitted.csv") if row["name"] == "good"]
     assert [(row["value"], row["run_id"]) for row in kept] == [
         ("balanced-500", "lost"),
         ("balanced-500", "balanced-500"),
     ], "its role stays"
-    assert {row["run_id"] for row in read_rows(tmp_path / "fitted.csv") if row["name"] == "SLOPE_flattened"} == {
+    assert {row["run_id"] for row in read_rows(plan / "fitted.csv") if row["name"] == "SLOPE_flattened"} == {
         "lost",
         "balanced-500",
     }
     del infos["overconfident-300"]
     check.main()
-    assert [row["name"] for row in read_rows(tmp_path / "design.csv")] == list(trained), "what was known of it stays"
+    assert [row["name"] for row in read_rows(plan / "design.csv")] == list(trained), "what was known of it stays"
     del infos["balanced-500"]
     with pytest.raises(DataError, match=r"not trained here: good \(balanced-500\)"):
         check.main()

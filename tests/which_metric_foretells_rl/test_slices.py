@@ -6,28 +6,20 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from analysis.foretelling_plan import COMMON, read_plan, read_rows
-from analysis.foretelling_runs import PaidRun, refusal
-from analysis.policies import policy_runs
-from analysis.tracked import source_runs
+from analysis.foretelling_runs import read_study
 from experiments.studies.which_metric_foretells_rl import records, study
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.errors import DataError
-from rmlab.metrics.report import report
 from rmlab.paths import REPOSITORY
-from rmlab.scores.table import read_score_table
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from tests.rl.easy_family import write_easy_policy, write_easy_tasks
-from tests.rl.small_training import SMALL
 from tests.which_metric_foretells_rl.planned import cells
 
 
 def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
-    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def command(cell: records.Cell, state: records.State, minutes: float | None = None) -> list[str]:
         return [
@@ -37,10 +29,9 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
         ]
 
     monkeypatch.setattr(study, "command", command)
-    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
     monkeypatch.setattr(study, "tracked_as_failed", lambda name, since: True)
     assert study.run_slice(cells()[10:13], 5, 2) == ["mostly_resolved-300"]
-    logs = runs_folder / records.STUDY
+    logs = runs_folder / records.EXPERIMENT
     assert sorted(path.stem for path in logs.iterdir()) == [
         "mostly_resolved-300",
         "mostly_unresolved-2400",
@@ -99,11 +90,9 @@ time.sleep(60)
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_cell_that_failed_twice_is_not_run_again(
-    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
+def test_a_cell_that_failed_twice_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
-
     def command(cell: records.Cell, *given: object) -> list[str]:
         RunLogger.start(Store.open(None), "x", cell["name"], kind="verifier").fail(ValueError("not finite"))
         return [sys.executable, "-c", "raise SystemExit(1)"]
@@ -113,36 +102,86 @@ def test_a_cell_that_failed_twice_is_not_run_again(
     for _ in range(2):
         assert study.to_do(one, records.look()) == one
         assert study.run_slice(one, 5, 1) == ["balanced-300"]
-    assert records.look().failures == {"balanced-300": 2}
+    assert "balanced-300 is given up: it failed 2 times\n" in capsys.readouterr().out
+    assert records.look().ended == {("balanced-300", "failed"): 2}
     assert records.look().done == {}
     assert study.to_do(one, records.look()) == []
-    assert "failed    balanced-300  2 times: it is not run again" in study.said(one, records.look())
+    assert "given up  balanced-300  it failed 2 times" in study.said(one, records.look())
 
 
-def test_a_mistake_of_set_up_is_no_failure_of_a_cell_and_ends_the_slice(
-    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_cell_that_was_killed_three_times_is_given_up_with_all_that_it_would_pay(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A start that is not there, a word that the program does not know: the next cells would end alike, and the ledger travels."""
-    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
+    """By a machine that has too little memory, say: the next slice would start it again, and lose its time again."""
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", killed])
+    two = cells()[:2]
+    assert study.run_slice(two, 5, 1) == ["balanced-300", "balanced-500"], "the next ones may be spared"
+    said = capsys.readouterr().out
+    assert "balanced-300 was killed (signal 9): it said nothing (" in said
+    assert "given up" not in said
+    interrupted = "import sys; print('a lease was lost'); sys.exit(130)"
+    for program in (killed, interrupted):
+        monkeypatch.setattr(study, "command", lambda *given, program=program: [sys.executable, "-c", program])
+        assert study.to_do(two[:1], records.look()) == two[:1]
+        study.run_slice(two[:1], 5, 1)
+    said = capsys.readouterr().out
+    assert "balanced-300 was interrupted: a lease was lost (" in said
+    assert "balanced-300 is given up: it was killed 3 times\n" in said
+    known = records.look()
+    assert known.ended == {("balanced-300", "killed"): 3, ("balanced-500", "killed"): 1}
+    waits = [cell for cell in cells() if cell["verifier"] == "balanced-300"]
+    assert {cell["block"] for cell in waits} == {"verifiers", "execution_free", "second_seed", "hybrid"}
+    assert study.to_do(waits, known) == []
+    line = "given up  hybrid_balanced-300_a_s0  its verifier balanced-300 is given up: it was killed 3 times"
+    assert line in study.said(waits, known)
+    assert study.main(["balanced-300", "hybrid", "--minutes", "0"]) == 0
+    assert capsys.readouterr().out == "23 cells of 25 to do, 2 given up\n"
+    [left] = [reason for name, reason in read_study([]).left_out if name == "hybrid_balanced-300_a_s0"]
+    assert left == "no finished run"
+
+
+def test_what_a_slice_cuts_short_has_not_been_killed_but_what_hangs_has(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slice has ended when its minutes are up, whatever its commands do when they are told to stop."""
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    )
+    hears = "import time; time.sleep(60)"
+    for name, value in (("LEAST_SECONDS", {"verifier": 3}), ("STOP", 2.0), ("KILL", 1.0)):
+        monkeypatch.setattr(study, name, value)
+    programs = {"balanced-300": hears, "balanced-500": deaf}
+    monkeypatch.setattr(study, "command", lambda cell, *given: [sys.executable, "-c", programs[cell["name"]]])
+    for seconds, ended in ((90, {}), (1, {("balanced-500", "killed"): 1})):
+        monkeypatch.setattr(study, "SECONDS", {"verifier": seconds})
+        began = time.monotonic()
+        assert study.run_slice(cells()[:2], 0.1, 2) == [name for name, _ in ended]
+        assert time.monotonic() - began < 12
+        assert records.look().ended == ended
+    assert "balanced-500 did not stop when it was told to and was killed: deaf (" in capsys.readouterr().out
+
+
+def test_mistakes_of_set_up_are_no_failures_of_cells_and_end_the_slice(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A start that is not there, a word that the program does not know: the next cells would end alike, and the ledger travels. One
+    alone may be a mistake of its cell, which keeps the others from nothing."""
     refused = "import sys; print('runs/policies/a: there is no such file or folder'); sys.exit({})"
     for code in (1, 2):
         monkeypatch.setattr(study, "command", lambda *given, code=code: [sys.executable, "-c", refused.format(code)])
-        assert study.run_slice(cells()[:3], 5, 1) == ["balanced-300"]
+        assert study.run_slice(cells()[:4], 5, 1) == ["balanced-300", "balanced-500"]
         said = capsys.readouterr().out
-        words = f"balanced-300 ended with {code} without a failed run, which is not counted; no further cell begins: "
-        assert words + "runs/policies/a: there is no such file or folder (" in said
-    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", killed])
-    assert study.run_slice(cells()[:2], 5, 1) == ["balanced-300", "balanced-500"], "the next ones may be spared"
-    assert "balanced-300 was killed (signal 9), which is not counted: it said nothing (" in capsys.readouterr().out
-    assert records.look().failures == {}
+        words = f"ended with {code} without a failed run, which is not counted"
+        assert f"balanced-300 {words}: runs/policies/a: there is no such file or folder (" in said
+        assert f"balanced-500 {words}; no further cell begins: runs/policies/a" in said
+    assert records.look().ended == {}
     assert len(study.to_do(cells()[:3], records.look())) == 3
 
 
 def test_what_cells_begin_from_is_there_before_the_first_begins(
-    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study, "command", lambda *given: pytest.fail("a cell begins"))
     with pytest.raises(DataError, match=r"models/smollm2_8000: not on this machine\. README\.md says"):
@@ -150,54 +189,3 @@ def test_what_cells_begin_from_is_there_before_the_first_begins(
     with pytest.raises(DataError, match=r"^runs/policies/a and runs/policies/b: not on this machine"):
         study.main(["execution", "--minutes", "4"])
     assert study.main(["execution", "--minutes", "0"]) == 0, "where nothing begins nothing has to be there"
-
-
-@pytest.mark.slow
-def test_a_verifier_is_trained_and_pays_and_both_come_home(
-    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """On a CPU with a tiny policy and verifier: two commands, a ledger, a bundle; then nothing is left to do."""
-    write_easy_tasks(tmp_path / "tasks.parquet")
-    write_easy_policy(tmp_path / "runs" / "policies" / "a", steps=4)
-    verifier = ["preset=smoke", "training.epochs=0.1", "evaluation.replicates=2"]
-    rl = [
-        *SMALL,
-        f"tasks={tmp_path / 'tasks.parquet'}",
-        "over_length=truncate_middle",
-        "watch.outcome_without=[two_bugs]",
-    ]
-    rl += [
-        "rl.steps=1",
-        "rl.groups=2",
-        "rl.attempts=2",
-        "watch.tasks=2",
-        "watch.held_out_tasks=2",
-        "watch.held_out_attempts=1",
-    ]
-    for kind, words in (("verifier", verifier), ("rl", rl)):
-        monkeypatch.setitem(COMMON, kind, words)
-    monkeypatch.setattr(records, "LEDGER", tmp_path / "kept" / "ledger.csv")
-    monkeypatch.setattr(study, "LEAST_SECONDS", {"verifier": 0, "rl": 0})
-    monkeypatch.chdir(tmp_path)
-    (runs_folder / "models" / "smollm2_8000").mkdir(parents=True)  # the preset smoke does not read it
-    names = ["overconfident-500", "execution_free_overconfident-500_a_s0"]
-    assert study.main([names[0], "--minutes", "8", "--bundle", str(tmp_path / "one.zip")]) == 0
-    assert study.main([*names, "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
-    assert "0 cells of 2 to do, 0 failed" in capfd.readouterr().out
-    ledger = read_rows(tmp_path / "ledger.csv")  # the copy beside the bundle
-    assert [row["name"] for row in ledger] == names
-    assert ledger[1]["verifier_run"] == ledger[0]["run_id"]
-    assert study.main([*names, "--dry-run"]) == 0
-    assert capfd.readouterr().out.count("finished  ") == 2
-    with source_runs(str(tmp_path / "two.zip"), ("verifier", "rl")) as (_, runs):
-        [paid] = policy_runs(runs)
-        assert paid.paid_by is not None
-        plain = report(read_score_table(paid.paid_by.artifact("scores.parquet")), replicates=0)
-        assert paid.verifier_report["auc_within_task"] == pytest.approx(plain["auc_within_task"])
-        assert paid.verifier_report["ece_width_10"] != pytest.approx(plain["ece_width_10"])
-        cell = next(cell for cell in cells() if cell["name"] == names[1])
-        assert refusal(paid, cell, read_plan()) == "it has 1 steps, the plan 60"
-        one = PaidRun(cell, paid)
-        assert set(one.rates) <= set(one.clusters)
-        assert np.mean(list(one.rates.values())) == pytest.approx(one.outcome)
-        assert one.verifier["ece_width_10"] == paid.verifier_report["ece_width_10"]

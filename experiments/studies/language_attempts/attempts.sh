@@ -3,7 +3,8 @@
 #   bash experiments/studies/language_attempts/attempts.sh prepare      # CPU: demonstrations, text, the model (README.md says what it takes)
 #   bash experiments/studies/language_attempts/attempts.sh a            # warm start a, its attempts, and those of a weaker snapshot
 #   bash experiments/studies/language_attempts/attempts.sh b            # warm start b, its attempts; the policy that never runs its code
-#   bash experiments/studies/language_attempts/attempts.sh starts       # both warm starts alone, side by side: what other studies begin from
+#   bash experiments/studies/language_attempts/attempts.sh starts       # both warm starts alone, side by side: what other studies begin from;
+#                                                                       # further words go to `rmlab warm-start` (small ones, on a CPU)
 #   bash experiments/studies/language_attempts/attempts.sh scripts      # CPU
 #   bash experiments/studies/language_attempts/attempts.sh verifiers    # a good and a poor verifier of these attempts
 #   bash experiments/studies/language_attempts/attempts.sh rl NAME      # a_execution, b_execution, a_paid_well, b_paid_badly: one policy
@@ -34,6 +35,16 @@ warm_start() { # NAME SEED DEMONSTRATIONS more...
         demonstrations.most=24000 demonstrations.capacity=768 repairs.each=1 'more_tasks=[rmlab/starter/tasks_rl.parquet]' \
         training.batch_size=128 training.micro_batch_size=128 training.epochs=1 training.threads=8 optimizer.learning_rate=3e-4 \
         runtime.compiled=true model=path "model.pretrained=$MODEL" "model.name=$name" held_out.tasks=200 "$@"
+}
+
+on_card() { # NUMBER COMMAND...: on that card, where the machine has so many and none is chosen
+    local number=$1
+    shift
+    if [ -z "${CUDA_VISIBLE_DEVICES+chosen}" ] && nvidia-smi -i "$number" >/dev/null 2>&1; then
+        CUDA_VISIBLE_DEVICES=$number "$@"
+    else
+        "$@"
+    fi
 }
 
 collect() { # OUTPUT POLICIES more...
@@ -106,8 +117,9 @@ b)
         'parts.evaluation.policies=[]' parts.evaluation.tasks=600 parts.evaluation.attempts=4
     ;;
 starts)
-    warm_start a 0 "$STARTS" &
-    warm_start b 1 "$STARTS"
+    shift
+    on_card 0 warm_start a 0 "$STARTS" "$@" &
+    on_card 1 warm_start b 1 "$STARTS" "$@"
     wait $! # `set -e` ends here where start a failed
     ;;
 scripts)

@@ -12,18 +12,18 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
 from analysis.foretelling_design import CORRELATION, VERIFIERS, correlation, faults, row_of
+from analysis.foretelling_plan import ROLES, plan_folder
 from analysis.foretelling_plan import read_rows as read
 from analysis.style import csv_text
 from experiments.studies.which_metric_foretells_rl.design import OTHER_SLOPES
+from experiments.studies.which_metric_foretells_rl.records import fitted as fitted_file
 from experiments.studies.which_metric_foretells_rl.records import look
-from experiments.studies.which_metric_foretells_rl.study import MOST_FAILURES
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.metrics.calibration import binned, ece, width_bin
@@ -36,9 +36,10 @@ from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import get_run
 from rmlab.tracking.store import Store
 
-HERE = Path(__file__).parent
 TARGETS = {"flattened": 0.15, "shifted_up": 0.20, "shifted_far_up": 0.40, "shifted_down": 0.15}
 """ECE of each distortion on the pool; `recalibrated` has what logistic recalibration leaves."""
+FAR = 24.0
+"""Largest shift that is tried: a verifier of the preset small is so sure of most wrong attempts that an ECE of 0.40 takes one of 11."""
 WITHIN = 1.5
 """Root mean square distance of a logit from its group's mean, of both verifiers of the difficulty experiment."""
 POOR_AUC = 0.70
@@ -87,9 +88,9 @@ def fitted(good: Pool, poor: Pool) -> dict[str, float]:
     found = {
         "recalibrated": base,
         "flattened": solved(good, flattened, TARGETS["flattened"], (1.0, 0.01)),
-        "shifted_up": solved(good, moved, TARGETS["shifted_up"], (0.0, 12.0)),
-        "shifted_far_up": solved(good, moved, TARGETS["shifted_far_up"], (0.0, 12.0)),
-        "shifted_down": solved(good, moved, TARGETS["shifted_down"], (0.0, -12.0)),
+        "shifted_up": solved(good, moved, TARGETS["shifted_up"], (0.0, FAR)),
+        "shifted_far_up": solved(good, moved, TARGETS["shifted_far_up"], (0.0, FAR)),
+        "shifted_down": solved(good, moved, TARGETS["shifted_down"], (0.0, -FAR)),
     }
     assert_ranks(good, found)
     values = {f"{kind}_{name}": getattr(c, kind.lower()) for name, c in found.items() for kind in ("SLOPE", "SHIFT")}
@@ -180,9 +181,9 @@ def slope_of(cell: dict[str, str]) -> float:
 
 def main() -> int:
     """Writes both files and prints the verdict; 1 where the design is not met."""
-    state, store = look(), Store.open(None)
+    state, store, folder = look(), Store.open(None), plan_folder()
     rows, pools, missing = list[dict[str, Any]](), dict[str, Pool](), list[str]()
-    planned, before = read(HERE / "cells.csv"), {row["name"]: row for row in read(HERE / "design.csv")}
+    planned, before = read(folder / "cells.csv"), {row["name"]: row for row in read(folder / "design.csv")}
     slopes = {cell["verifier"]: slope_of(cell) for cell in planned if cell["block"] == "execution_free"}
     for cell in planned:
         if cell["kind"] != "verifier":
@@ -200,7 +201,7 @@ def main() -> int:
         print(f"not trained here: {', '.join(missing)}")
     if not pools:
         raise DataError("no verifier of this study is trained here: study.py verifiers trains them")
-    write_text(HERE / "design.csv", csv_text(rows))
+    write_text(folder / "design.csv", csv_text(rows))
     own = [row for row in rows if row["block"] == "verifiers"]
     found = faults(own)
     print("\n".join(found) or "the design is met")
@@ -210,11 +211,12 @@ def main() -> int:
         and not abs(correlation(own)) < CORRELATION
     ):
         print(remedy(own, pools))
-    kept = read(HERE / "fitted.csv")
-    named = {row["name"]: row["value"] for row in kept if row["name"] in ("good", "poor")}
+    kept = read(fitted_file())
+    named = {row["name"]: row["value"] for row in kept if row["name"] in ROLES}
     if not named:  # a role stays, whoever is trained again
         named = roles(rows)
-        if early := [n for n in missing if n.startswith("balanced-") and state.failures.get(n, 0) < MOST_FAILURES]:
+        balanced = [cell["name"] for cell in planned if (cell["block"], cell["column"]) == ("verifiers", "balanced")]
+        if early := [n for n in balanced if n in missing and not state.given_up({"name": n, "kind": "verifier"})]:
             raise DataError(
                 f"good and poor are chosen once all of the column balanced are trained: {', '.join(early)} are not yet"
             )
@@ -232,7 +234,7 @@ def main() -> int:
     earlier = [
         row for row in kept if (row["name"], row["run_id"]) not in new
     ]  # of trainings whose runs are there already
-    write_text(HERE / "fitted.csv", csv_text([*earlier, *found_now]))
+    write_text(fitted_file(), csv_text([*earlier, *found_now]))
     return int(bool(found))
 
 

@@ -1,4 +1,4 @@
-"""Every verifier and every run of RL of this study, by its name: writes cells.csv beside this file.
+"""Every verifier and every run of RL of this study, by its name: writes cells.csv of the plan's folder.
 
     python experiments/studies/which_metric_foretells_rl/design.py
     python experiments/studies/which_metric_foretells_rl/design.py --times 2       # where the check of the design asks for it: README.md
@@ -13,14 +13,12 @@ agree.
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+from analysis.foretelling_plan import plan_folder
 from analysis.style import csv_text
 from rmlab.files import write_text
 
-HERE = Path(__file__).parent
-CELLS = HERE / "cells.csv"
 AMOUNTS = (300, 500, 840, 1400, 2400, 4000)
 COLUMNS = {"balanced": "1:1", "mostly_unresolved": "1:4", "mostly_resolved": "4:1", "overconfident": "1:1"}
 """Column of the factorial -> resolved to unresolved attempts in training."""
@@ -178,6 +176,14 @@ def cells(times: float = TIMES, slopes: Sequence[float] = SLOPES) -> list[Cell]:
     return [*trained, *runs(trained, slopes)]
 
 
+def rehearsal(planned: list[Cell]) -> list[Cell]:
+    """Few of the cells, some of every block: the verifiers of the two smallest amounts, and the first seed of what these pay."""
+    trained = [c for c in planned if c["kind"] == "verifier" and c["amount"] in (*AMOUNTS[:2], VOLUNTARY_AMOUNTS[0])]
+    payers = {"", "good", "poor", *(cell["name"] for cell in trained)}
+    paid = [c for c in planned if c["kind"] == "rl" and c["verifier"] in payers]
+    return [*trained, *(c for c in paid if c["seed"] == 0 or c["block"] == "second_seed")]
+
+
 def at_least(least: float, kind: type = float) -> Callable[[str], Any]:
     """What a command line takes as a number of a kind: a finite one from `least` up."""
 
@@ -201,4 +207,9 @@ if __name__ == "__main__":
         default=SLOPES,
         help="what the logits of the column overconfident are multiplied by, for each amount",
     )
-    write_text(CELLS, csv_text(cells(**vars(parser.parse_args()))))
+    parser.add_argument(
+        "--rehearsal", action="store_true", help="few cells, some of every block: with tiny models, on a CPU"
+    )
+    asked = parser.parse_args()
+    planned = cells(asked.times, asked.slopes)
+    write_text(plan_folder() / "cells.csv", csv_text(rehearsal(planned) if asked.rehearsal else planned))

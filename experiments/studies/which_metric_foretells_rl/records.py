@@ -2,14 +2,14 @@
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from analysis.foretelling_plan import COMMON, Plan, configuration, read_plan, value_at
+from analysis.foretelling_plan import ROLES, STUDY, Plan, common, configuration, plan_folder, read_plan, value_at
 from analysis.foretelling_plan import read_rows as read
-from analysis.foretelling_runs import by_end
+from analysis.foretelling_runs import ENDS, by_end
 from analysis.style import csv_text
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import exclusive, write_text
@@ -18,27 +18,52 @@ from rmlab.tracking.query import find_model, get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import FAILED, FINISHED, IMPORTED_RUN, REPLACED
+from rmlab.wording import counted
 
-HERE = Path(__file__).parent
-STUDY = HERE.name
-LEDGER, FITTED = HERE / "ledger.csv", HERE / "fitted.csv"
+EXPERIMENT = STUDY.name
 KEPT = ("config_hash", "start_fingerprint", "verifier_run", "verifier_fingerprint", "device", "commit")
 """Tags of a run that its line of the ledger has."""
+NOTHING: Mapping[str, str] = {}
+COLUMNS = ("name", "run_id", "ended", "minutes", *KEPT)
+MOST = {"failed": 2, "killed": 3}
+"""A cell that has ended so often without a finished run is given up."""
 Cell = dict[str, str]
+
+
+def ledger() -> Path:
+    return plan_folder() / "ledger.csv"
+
+
+def fitted() -> Path:
+    return plan_folder() / "fitted.csv"
 
 
 @dataclass
 class State:
     """What is known of the cells here. finished: name -> its finished run in this store: of a verifier the newest, whose weights are
     here; of RL the first, which is the result. done: name -> its line in the ledger. fitted: name -> value, of `check.py`; fitted_to:
-    role -> the verifier's run that they were fitted to. runs: all finished runs of cells. failures: how often a cell failed."""
+    role -> the verifier's run that they were fitted to. runs: all finished runs of cells. ended: (cell, how) -> how often it ended
+    without a finished run."""
 
     finished: dict[str, RunInfo]
     done: dict[str, Cell]
     fitted: dict[str, str]
     fitted_to: dict[str, str]
     runs: Sequence[RunInfo] = ()
-    failures: Mapping[str, int] = field(default_factory=dict)
+    ended: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def given_up(self, cell: Mapping[str, str]) -> str:
+        """Why a cell is not run again, though it is not done; "" where it is."""
+        own = [
+            f"it {verb} {counted(n, 'time')}"
+            for how, verb in ENDS.items()
+            if (n := self.ended.get((cell["name"], how), 0)) >= MOST[how]
+        ]
+        if own or cell["kind"] == "verifier" or not cell["verifier"]:
+            return " and ".join(own)
+        verifier = self.fitted.get(cell["verifier"], cell["verifier"])
+        lost = self.given_up({"name": verifier, "kind": "verifier"})
+        return f"its verifier {verifier} is given up: {lost}" if lost and not self.weights(verifier) else ""
 
     def weights(self, verifier: str) -> str:
         """The id of a run here that holds a verifier's weights, "" where there is none."""
@@ -61,7 +86,7 @@ class State:
     def verifier_of(self, cell: Cell) -> str:
         """The name of the verifier that a cell of RL needs, "" for none. Raises DataError for a role that is not given yet."""
         role = cell["verifier"]
-        if role not in ("good", "poor"):
+        if role not in ROLES:
             return role
         if role not in self.fitted:
             raise DataError(f"which verifier is {role} is not known yet: run check.py once the verifiers are trained")
@@ -71,49 +96,60 @@ class State:
 def look() -> State:
     """Ledger, fitted values and this machine's store."""
     store = Store.existing(None)
-    plan, ledger, fitted = read_plan(HERE), read(LEDGER), read(FITTED)
+    plan = read_plan()
     cells = {cell["name"]: cell for cell in plan.cells}
-    runs, finished = list[RunInfo](), dict[str, RunInfo]()
-    for info in sorted(run_infos(store) if store else [], key=by_end):
-        cell = cells.get(info.name)
-        if (
-            store is None
-            or cell is None
-            or info.status not in (FINISHED, REPLACED)
-            or not is_of_cell(store, info, cell, plan)
-        ):
-            continue
-        runs.append(info)
-        if cell["kind"] == "rl":
-            finished.setdefault(info.name, info)
-        elif info.status == FINISHED:
-            finished[info.name] = info
+    infos = sorted(run_infos(store) if store else [], key=by_end)
+    named = [info for info in infos if info.name in cells and info.status in (FINISHED, REPLACED)]
+    runs, finished, trained = list[RunInfo](), dict[str, RunInfo](), dict(plan.trained)
+    for kind in ("verifier", "rl"):  # which training is which verifier, before what they paid is looked at
+        for info in named:
+            cell = cells[info.name]
+            if store is None or cell["kind"] != kind or not is_of_cell(store, info, cell, plan, trained):
+                continue
+            runs.append(info)
+            if kind == "rl":
+                finished.setdefault(info.name, info)
+                continue
+            trained |= dict.fromkeys((info.run_id, info.tags.get(IMPORTED_RUN, info.run_id)), info.name)
+            if info.status == FINISHED:
+                finished[info.name] = info
+    rows = read(fitted())
     return State(
         finished,
-        {row["name"]: row for row in ledger if row["run_id"]},
-        {row["name"]: row["value"] for row in fitted},
-        {row["name"]: row["run_id"] for row in fitted},
+        {row["name"]: row for row in read(ledger()) if row["run_id"]},
+        {row["name"]: row["value"] for row in rows},
+        {row["name"]: row["run_id"] for row in rows},
         runs,
-        Counter(row["name"] for row in ledger if not row["run_id"]),
+        plan.ended,
     )
 
 
-def is_of_cell(store: Store, info: RunInfo, cell: Mapping[str, str], plan: Plan) -> bool:
-    """Whether a run with a cell's name is one of it: of this study, its kind and preset, with all that cells vary."""
-    given = dict(word.partition("=")[::2] for word in COMMON[cell["kind"]])
+def is_of_cell(store: Store, info: RunInfo, cell: Mapping[str, str], plan: Plan, trained: Mapping[str, str]) -> bool:
+    """Whether a run with a cell's name is one of it: of this study, its kind and preset, with all that cells vary and, of RL, paid by
+    the cell's verifier. trained: run -> name of its cell."""
+    given = dict(word.partition("=")[::2] for word in common(cell["kind"]))
     preset = given.get("preset") or given.get("rl_preset") or ""
     if info.tags.get("kind") != cell["kind"] or info.tags.get("preset", "") != preset:
         return False
+    payer = info.tags.get("verifier_run", "")
     try:
         config = configuration(get_run(store, info.run_id))
+        if value_at(config, "tracking.experiment") != EXPERIMENT:
+            return False
+        reason = plan.departure(config, cell, payer)
     except RmlabError as error:
-        print(f"{info.name}: run {info.run_id[:8]} is passed over: {error}", file=sys.stderr)
-        return False
-    if value_at(config, "tracking.experiment") != STUDY:
-        return False
-    if reason := plan.departure(config, cell, info.tags.get("verifier_run", "")):
-        print(f"{info.name}: run {info.run_id[:8]} is passed over: {reason}", file=sys.stderr)
+        reason = str(error)
+    if not reason and cell["kind"] == "rl":
+        reason = plan.paid_by_another(cell, payer, trained)
+    if reason:
+        _say_once(f"{info.name}: run {info.run_id[:8]} is passed over: {reason}")
     return not reason
+
+
+@cache
+def _say_once(line: str) -> None:
+    """The store is looked at again and again."""
+    print(line, file=sys.stderr)
 
 
 def tracked_as_failed(name: str, since: float) -> bool:
@@ -126,22 +162,22 @@ def tracked_as_failed(name: str, since: float) -> bool:
     )
 
 
-def note(state: State, failed: Sequence[str] = ()) -> None:
-    """Writes every finished run that the ledger does not have yet as a line of it, and a line without a run for each failure."""
-    with exclusive(runs_folder() / "locks" / f"{STUDY}.lock", f"the ledger of {STUDY}"):
-        _note(state, failed)
+def note(state: State, ended: Mapping[str, str] = NOTHING) -> None:
+    """Writes every finished run that the ledger does not have yet as a line of it, and a line without a run for each cell that ended
+    otherwise. ended: cell -> how."""
+    with exclusive(runs_folder() / "locks" / f"{EXPERIMENT}.lock", f"the ledger of {EXPERIMENT}"):
+        _note(state, ended)
 
 
-def _note(state: State, failed: Sequence[str]) -> None:
-    rows = read(LEDGER)
+def _note(state: State, ended: Mapping[str, str]) -> None:
+    rows = read(ledger())
     known = {row["run_id"] for row in rows}
-    rows += [dict.fromkeys(("name", "run_id", "minutes", *KEPT), "") | {"name": name} for name in failed]
+    rows += [dict.fromkeys(COLUMNS, "") | {"name": name, "ended": how} for name, how in ended.items()]
     for run in state.runs:
         run_id = run.tags.get(IMPORTED_RUN, run.run_id)  # the id that it has where it was made
         if run_id not in known:
             minutes = "" if run.end_time is None else f"{(run.end_time - run.start_time) / 60_000:.1f}"
-            rows.append(
-                {"name": run.name, "run_id": run_id, "minutes": minutes, **{tag: run.tags.get(tag, "") for tag in KEPT}}
-            )
+            tags = {tag: run.tags.get(tag, "") for tag in KEPT}
+            rows.append({"name": run.name, "run_id": run_id, "ended": "finished", "minutes": minutes, **tags})
     if rows:
-        write_text(LEDGER, csv_text(rows))
+        write_text(ledger(), csv_text(rows))

@@ -26,6 +26,7 @@ class SideBySide:
         self._gpus = Gpus(names, runs_folder() / "locks", together) if names else None
         self._running: dict[str, tuple[subprocess.Popen[bytes], str | None]] = {}
         self._begins: dict[str, int] = {}
+        self._told: dict[str, int] = {}
         logs.mkdir(parents=True, exist_ok=True)
 
     def __len__(self) -> int:
@@ -41,6 +42,7 @@ class SideBySide:
         seen = os.environ | ({VISIBLE: card} if card else {})
         with self.log(name).open("ab") as out:
             self._begins[name] = out.tell()
+            self._told.pop(name, None)
             process = subprocess.Popen(
                 words, stdout=out, stderr=subprocess.STDOUT, env=seen, preexec_fn=_end_with_parent
             )
@@ -65,10 +67,17 @@ class SideBySide:
                 self._gpus.give_back(card)
         return found
 
-    def stop(self) -> None:
-        """Tells all to stop."""
-        for process, _ in self._running.values():
-            process.terminate()
+    def stop(self, at_once: bool = False) -> None:
+        """Tells all to stop, each once; at_once: ends them."""
+        number = signal.SIGKILL if at_once else signal.SIGTERM
+        for name, (process, _) in self._running.items():
+            if self._told.get(name) != number:
+                self._told[name] = number
+                process.send_signal(number)
+
+    def told(self, name: str) -> bool:
+        """Whether a command was told to stop."""
+        return name in self._told
 
 
 def _end_with_parent() -> None:

@@ -4,43 +4,59 @@
     python experiments/studies/which_metric_foretells_rl/study.py verifiers --minutes 9.5       # one slice; the same command goes on
     python experiments/studies/which_metric_foretells_rl/study.py execution_free second_seed --minutes 9.5 --bundle $OUT/runs.zip
 
-What a cell is stands in cells.csv (`design.py`), what was fitted to a verifier in fitted.csv (`check.py`), what has been done in
-ledger.csv, which travels with the repository: a cell in it is not run again, nor is one that has failed twice. A command that is refused
-before its run begins (a start that is not there) is no failure: it ends the slice, and is named. What a slice ends goes
-on with the next one on the same machine; what is lost with a machine is begun again. A verifier whose weights stayed on another machine
-is trained again before it pays here, and gets a line of its own in the ledger: the runs that it pays carry its own offline metrics.
+What a cell is stands in cells.csv (`design.py`), what all share in common.yaml, what was fitted to a verifier in fitted.csv (`check.py`),
+what has been done in ledger.csv, which travels with the repository: a cell in it is not run again, nor is one that has failed twice or
+been killed three times. A command that is refused before its run begins (a start that is not there) is no failure of its cell: it is
+named, and a second one ends the slice. What a slice ends goes on with the next one on the same machine; what is lost with a machine is
+begun again. A verifier whose weights stayed on another machine is trained again before it pays here, and gets a line of its own in the
+ledger: the runs that it pays carry its own offline metrics.
+
+All these files lie beside this one; $RMLAB_FORETELLING names another folder, in which a rehearsal has its own.
 """
 
 import argparse
 import shlex
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.foretelling_plan import COMMON
+from analysis.foretelling_plan import common, plan_folder, shared, value_at
 from analysis.foretelling_plan import read_rows as read
-from experiments.studies.which_metric_foretells_rl import records
 from experiments.studies.which_metric_foretells_rl.design import at_least
-from experiments.studies.which_metric_foretells_rl.records import STUDY, Cell, State, look, note, tracked_as_failed
+from experiments.studies.which_metric_foretells_rl.records import (
+    EXPERIMENT,
+    Cell,
+    State,
+    fitted,
+    ledger,
+    look,
+    note,
+    tracked_as_failed,
+)
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import runs_folder
+from rmlab.stopping import EXIT_CODE, INTERRUPTED
 from rmlab.tracking.store import Store
 from rmlab.wording import counted, duration
 
-HERE = Path(__file__).parent
 SECONDS = {"verifier": 90, "rl": 300}
 """Guessed: what a cell takes with three side by side on one H200."""
-LEAST_SECONDS = {"verifier": 100, "rl": 90}
-"""Of a slice that are left when the last cell begins: with less of it nothing is begun."""
-ENDING = 30
-"""Seconds that a paused run of RL has to save its state."""
+LEAST_SECONDS = {"verifier": 150, "rl": 240}
+"""Of a slice that are left when the last cell begins: with less of it nothing is begun, since a verifier would not be scored, and a run of
+RL not be past its first evaluation."""
+PAUSE, STOP, KILL = 60, 40, 20
+"""Seconds before the end of a slice at which runs of RL pause by themselves, what still runs is told to stop and saves its state, and what
+has not ended then is killed. The rest is for the bundle."""
 COMMANDS = {"verifier": "train", "rl": "rl"}
-MOST_FAILURES = 2
-"""A cell that fails is run once more."""
+FROM_OUTSIDE = (INTERRUPTED, EXIT_CODE)
+"""Exit codes of a command that was told to end, or that could not say any longer that it is at work."""
+MOST_REFUSED = 2
+"""Commands that end without a run of theirs: so many, and all others would end so too."""
 
 
 def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]:
@@ -48,12 +64,12 @@ def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]
     kind = cell["kind"]
     own = [
         *shlex.split(state.means(cell["overrides"])),
-        f"tracking.experiment={STUDY}",
+        f"tracking.experiment={EXPERIMENT}",
         f"tracking.name={cell['name']}",
     ]
     if kind == "verifier":
         again = ["--force"] if cell["name"] in state.finished else []
-        return [sys.executable, "-m", "rmlab", "train", *again, *COMMON[kind], *own]
+        return [sys.executable, "-m", "rmlab", "train", *again, *common(kind), *own]
     named = [f"start={start_of(cell)}"]
     if verifier := state.verifier_of(cell):
         if not (run := state.weights(verifier)):
@@ -62,31 +78,28 @@ def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]
             raise DataError(f"what is fitted belongs to another training of {verifier}: run check.py again")
         named.append(f"verifier={run}")
     limit = [] if minutes is None else [f"rl.max_minutes={minutes:.2f}"]
-    return [sys.executable, "-m", "rmlab", "rl", *named, *COMMON[kind], *own, *limit]
+    return [sys.executable, "-m", "rmlab", "rl", *named, *common(kind), *own, *limit]
 
 
 def to_do(cells: Sequence[Cell], state: State) -> list[Cell]:
     """Of the chosen cells those to be run here: what no ledger has; verifiers whose weights are not here and that a run still needs.
-    None that has failed twice."""
-    paid = [cell for cell in read(HERE / "cells.csv") if cell["kind"] == "rl" and cell["name"] not in state.done]
+    None that is given up."""
+
+    def left(cell: Cell) -> bool:
+        return cell["name"] not in state.done and not state.given_up(cell)
+
+    paid = [cell for cell in read(plan_folder() / "cells.csv") if cell["kind"] == "rl" and left(cell)]
     needed = {state.fitted.get(cell["verifier"], cell["verifier"]) for cell in paid}
-    return [
-        cell
-        for cell in cells
-        if state.failures.get(cell["name"], 0) < MOST_FAILURES
-        and (
-            cell["name"] not in state.done
-            or (cell["kind"] == "verifier" and cell["name"] in needed and not state.weights(cell["name"]))
-        )
-    ]
+    again = [c["name"] for c in cells if c["name"] in state.done and c["name"] in needed and c["kind"] == "verifier"]
+    lost = {name for name in again if not state.weights(name)}
+    return [c for c in cells if left(c) or (c["name"] in lost and not state.given_up(c))]
 
 
 def prove_there(cells: Sequence[Cell]) -> None:
-    """Raises DataError for the first folder that these cells begin from and that this machine lacks."""
-    needed = {
-        runs_folder() / "models" / "smollm2_8000" if cell["kind"] == "verifier" else start_of(cell) for cell in cells
-    }
-    if lacking := sorted(str(folder) for folder in needed if not folder.exists()):
+    """Raises DataError for the folders that these cells begin from and that this machine lacks."""
+    models = {value_at(shared(cell), "model.pretrained") for cell in cells if cell["kind"] == "verifier"} - {None}
+    needed = {*map(str, models), *(str(start_of(cell)) for cell in cells if cell["kind"] == "rl")}
+    if lacking := sorted(folder for folder in needed if not Path(folder).exists()):
         raise DataError(
             f"{' and '.join(lacking)}: not on this machine. README.md says under 'How it is run' what makes it"
         )
@@ -98,43 +111,61 @@ def start_of(cell: Cell) -> Path:
 
 
 def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int | None = None) -> list[str]:
-    """Runs cells until the time is up, `together` on each card; returns what failed. Only what the store tracks as failed is a failure
-    of its cell. Where a command ends by itself without one (a mistake of set-up, a full disk: all others would end so too) no further cell
-    begins."""
-    deadline, waiting, failed, stopped = time.monotonic() + 60 * minutes, list(cells), list[str](), False
-    running, begun = SideBySide(runs_folder() / STUDY, together, cards), dict[str, float]()
+    """Runs cells until the time is up, `together` on each card; returns what ended without a finished run. Where commands end by
+    themselves without a failed run (a mistake of set-up, a full disk) no further cell begins."""
+    deadline, waiting, lost, refused = time.monotonic() + 60 * minutes, list(cells), list[str](), 0
+    running, begun = SideBySide(runs_folder() / EXPERIMENT, together, cards), dict[str, float]()
+    kinds = {cell["name"]: cell["kind"] for cell in cells}
     while True:
         left = deadline - time.monotonic()
+        if left < STOP:  # a run of RL saves its state first, a verifier its training: both go on from there
+            running.stop(at_once=left < KILL)
         for name, code in running.ended():
-            lost = list[str]()
-            if code != 0 and not stopped:  # what the end of the slice stopped has not failed
-                failed.append(name)
-                if code != UsageError.exit_code and tracked_as_failed(name, begun[name]):
-                    lost, what = [name], "failed"
-                elif code < 0:
-                    what = f"was killed (signal {-code}), which is not counted"
-                else:
-                    what = f"ended with {code} without a failed run, which is not counted; no further cell begins"
-                    waiting.clear()
-                print(f"{name} {what}: {running.last_line(name)} ({running.log(name)})", flush=True)
-            note(look(), lost)
+            how, what = ending(name, kinds[name], code, running.told(name), begun[name])
+            note(look(), {name: how} if how else {})
+            if not what:
+                continue
+            if not how and (refused := refused + 1) == MOST_REFUSED:
+                what += "; no further cell begins"
+                waiting.clear()
+            lost.append(name)
+            print(f"{name} {what}: {running.last_line(name)} ({running.log(name)})", flush=True)
+            if reason := look().given_up({"name": name, "kind": "verifier"}):
+                print(f"{name} is given up: {reason}", flush=True)
         while waiting and len(running) < running.most and left > LEAST_SECONDS[waiting[0]["kind"]]:
             name = waiting[0]["name"]
             begun[name] = time.time()
             try:
-                if not running.start(name, command(waiting[0], look(), (left - ENDING) / 60)):
+                if not running.start(name, command(waiting[0], look(), (left - PAUSE) / 60)):
                     break  # another program has the card
                 print(f"{name} begins, {duration(left)} left", flush=True)
             except DataError as error:
-                failed.append(name)
+                lost.append(name)
                 print(f"{name}: {error}", flush=True)
             waiting.pop(0)
         if not running and (not waiting or left <= LEAST_SECONDS[waiting[0]["kind"]]):
-            return failed
-        if left < -ENDING and not stopped:
-            stopped = True
-            running.stop()  # a run of RL saves its state first, a verifier has its checkpoint: both go on from there
+            return lost
         time.sleep(1.0)
+
+
+def ending(name: str, kind: str, code: int, told: bool, began: float) -> tuple[str, str]:
+    """How a command ended that left no finished run: for the ledger ("" where that says nothing of its cell), and in words. Both are ""
+    where all is well, or where the slice was over. told: whether it was told to stop. began: in seconds, as time.time().
+
+    A failure is what the store tracks as one. What hung for longer than cells take, and was killed for it, counts as killed.
+    """
+    if told:
+        hung = code == -signal.SIGKILL and time.time() - began > SECONDS[kind]
+        return ("killed", "did not stop when it was told to and was killed") if hung else ("", "")
+    if code == 0:
+        return "", ""
+    if code < 0:
+        return "killed", f"was killed (signal {-code})"
+    if code in FROM_OUTSIDE:
+        return "killed", "was interrupted"
+    if code != UsageError.exit_code and tracked_as_failed(name, began):
+        return "failed", "failed"
+    return "", f"ended with {code} without a failed run, which is not counted"
 
 
 def said(cells: Sequence[Cell], state: State) -> str:
@@ -142,20 +173,18 @@ def said(cells: Sequence[Cell], state: State) -> str:
     beside them, or what it waits for; then how many are left."""
     left = {cell["name"] for cell in to_do(cells, state)}
     kinds = dict.fromkeys(cell["kind"] for cell in cells)
-    lines = [f"every {kind}: rmlab {COMMANDS[kind]} {shlex.join(COMMON[kind])}" for kind in kinds]
+    lines = [f"every {kind}: rmlab {COMMANDS[kind]} {shlex.join(common(kind))}" for kind in kinds]
     seconds = 0
     for cell in cells:
-        if state.failures.get(cell["name"], 0) >= MOST_FAILURES:
-            lines.append(
-                f"failed    {cell['name']}  {counted(state.failures[cell['name']], 'time')}: it is not run again"
-            )
+        if cell["name"] not in left and (reason := state.given_up(cell)) and cell["name"] not in state.done:
+            lines.append(f"given up  {cell['name']}  {reason}")
             continue
         if cell["name"] not in left:
             lines.append(f"finished  {cell['name']}  run {state.done[cell['name']]['run_id']}")
             continue
         seconds += SECONDS[cell["kind"]]
         try:
-            words = [word for word in command(cell, state)[4:] if word not in COMMON[cell["kind"]]]
+            words = [word for word in command(cell, state)[4:] if word not in common(cell["kind"])]
             lines.append(f"to do     {cell['name']}  {shlex.join(words)}")
         except DataError as error:
             lines.append(f"waits     {cell['name']}  {cell['overrides']}  ({error})")
@@ -182,7 +211,7 @@ def export(bundle: Path, state: State, names: Collection[str], study: bool = Fal
     if own:
         export_runs(Store.open(None), bundle, own, models=False, study=study, show=False)
         print(f"{counted(len(own), 'run')} in {bundle}", flush=True)
-    for file in (records.LEDGER, records.FITTED, HERE / "design.csv"):
+    for file in (ledger(), fitted(), plan_folder() / "design.csv"):
         if (
             file.exists() and file.resolve().parent != bundle.resolve().parent
         ):  # the bundle of the page lies beside them
@@ -194,7 +223,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("blocks", nargs="*", help="blocks of cells.csv, or names of cells; none = all")
     parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
-    parser.add_argument("--minutes", type=at_least(0), default=9.5, help="of this slice")
+    parser.add_argument("--minutes", type=at_least(0), default=9.5, help="of this slice, with its bundle")
     parser.add_argument("--together", type=at_least(1, int), default=3, help="cells side by side on a card")
     parser.add_argument(
         "--cards", type=at_least(1, int), help="the first so many cards of this machine; default: all that are visible"
@@ -206,7 +235,7 @@ def main(arguments: Sequence[str]) -> int:
         "--page", action="store_true", help="that bundle as it travels with the page: without paths and pages too"
     )
     asked = parser.parse_args(arguments)
-    everything = read(HERE / "cells.csv")
+    everything = read(plan_folder() / "cells.csv")
     known = {cell[key] for cell in everything for key in ("block", "name")}
     if unknown := sorted(set(asked.blocks) - known):
         raise UsageError(f"{unknown[0]} is neither a block nor a cell; blocks are {', '.join(_blocks(everything))}")
@@ -218,13 +247,15 @@ def main(arguments: Sequence[str]) -> int:
     waiting = to_do(cells, look())
     if 60 * asked.minutes > min(LEAST_SECONDS.values()):
         prove_there(waiting)
-    failed = run_slice(waiting, asked.minutes, asked.together, asked.cards)
+    lost = run_slice(waiting, asked.minutes, asked.together, asked.cards)
     state = look()
     note(state)
     if asked.bundle:
         export(asked.bundle, state, {cell["name"] for cell in cells}, asked.page)
-    print(f"{counted(len(to_do(cells, look())), 'cell')} of {len(cells)} to do, {len(failed)} failed", flush=True)
-    return int(bool(failed))
+    given_up = sum(cell["name"] not in state.done and bool(state.given_up(cell)) for cell in cells)
+    words = f"{counted(len(to_do(cells, state)), 'cell')} of {len(cells)} to do, {given_up} given up"
+    print(f"{words}; {len(lost)} failed in this slice" if lost else words, flush=True)
+    return int(bool(lost))
 
 
 def _blocks(cells: Sequence[Cell]) -> dict[str, Any]:
