@@ -212,7 +212,9 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_looks_like_no_failure(
         process = subprocess.Popen(
             [sys.executable, "-m", "rmlab", "train", *given], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
         )
-        while process.poll() is None and max(losses(), default=0) <= before:  # the second takes over what the first has logged
+        while (
+            process.poll() is None and max(losses(), default=0) <= before
+        ):  # the second takes over what the first has logged
             time.sleep(0.5)  # to look is work, too
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE)
