@@ -111,7 +111,8 @@ def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database:
 
 @pytest.fixture
 def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn small and once, for tests of what is drawn: drawing each twice and at full size takes most of their time."""
+    """Figures are drawn small, once and where their panels happen to lie, for tests of what is drawn: laying the panels out, and
+    drawing each figure twice and at full size, takes most of their time."""
     from matplotlib.figure import Figure
 
     whole = Figure.savefig
@@ -120,6 +121,7 @@ def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         if path.name.endswith(".pdf"):
             path.touch()
         else:
+            drawn.set_layout_engine("none")
             whole(drawn, path, dpi=50, **options)
 
     monkeypatch.setattr(Figure, "savefig", small)
