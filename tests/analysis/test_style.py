@@ -7,23 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from analysis import pareto
 from rmlab.paths import REPOSITORY
 
-DRAWS = """
+ROWS = [{"trial": i, "best": "yes" if i else "", "a_b": 0.1 * i} for i in range(2)]
+FIGURE = (ROWS, {"a_b": "maximize"})
+NOTE = "a note with $ and _"
+DRAWS = f"""
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import analysis.differences
 from analysis import pareto
-rows = [{"trial": i, "best": "yes" if i else "", "a_b": 0.1 * i} for i in range(2)]
-pareto.draw(rows, {"a_b": "maximize"}, Path(sys.argv[2]), "a note with $ and _")
+pareto.draw(*{FIGURE}, Path(sys.argv[2]), {NOTE!r})
 import matplotlib
 print(matplotlib.rcParams["lines.linewidth"])
 """
 
 
+def files(folder: Path) -> list[bytes]:
+    return [(folder / f"pareto.{suffix}").read_bytes() for suffix in ("pdf", "png", "csv")]
+
+
 def drawn(folder: Path, **environment: str) -> tuple[list[bytes], str]:
-    folder.mkdir(exist_ok=True)
     unset = ("MPLBACKEND", "MATPLOTLIBRC")
     done = subprocess.run(
         [sys.executable, "-c", DRAWS, str(REPOSITORY), "out"],
@@ -33,12 +39,14 @@ def drawn(folder: Path, **environment: str) -> tuple[list[bytes], str]:
         capture_output=True,
     )
     assert done.returncode == 0, done.stderr
-    return [(folder / "out" / f"pareto.{suffix}").read_bytes() for suffix in ("pdf", "png", "csv")], done.stdout
+    return files(folder / "out"), done.stdout
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    return drawn(tmp_path_factory.mktemp("plain"))[0]
+    """As drawn in the tests' own process, whatever was drawn in it before."""
+    pareto.draw(*FIGURE, folder := tmp_path_factory.mktemp("plain"), NOTE)
+    return files(folder)
 
 
 @pytest.mark.parametrize(
