@@ -2,9 +2,13 @@
 
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.trajectories.conftest import Imported
 
 # trajectories, tasks, labelled, resolved, skipped records (files of other kinds are "no known format" and not counted here)
 SOURCES = {
@@ -32,6 +36,25 @@ SOURCES = {
     "sbcli_reports_partial": (0, 0, 0, 0, {}),
     "verifier_scores": (0, 0, 0, 0, {"a verifier's conversation": 1}),
 }
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[str, Imported]:
+    """Imports by what was asked for."""
+    return {}
+
+
+@pytest.fixture
+def importing(importing: Callable[..., Imported], kept: dict[str, Imported]) -> Callable[..., Imported]:
+    """As everywhere, but each source once: most tests look at the same ones, and change nothing."""
+
+    def once(*paths: Path, **options: Any) -> Imported:
+        asked = repr((paths, options))
+        if asked not in kept:
+            kept[asked] = importing(*paths, **options)
+        return kept[asked]
+
+    return once
 
 
 @pytest.mark.parametrize("name", SOURCES)
