@@ -20,10 +20,7 @@ class Crowded(Stopped):
 
     def __init__(self, others: int, error: str) -> None:
         super().__init__(f"the memory of the GPU, which {counted(others, 'other cell')} had too, is full: {error}")
-        self.others, self.error = others, error
-
-    def __reduce__(self) -> "tuple[type[Crowded], tuple[int, str]]":
-        return Crowded, (self.others, self.error)
+        self.others = others
 
 
 _others: Callable[[], int] = lambda: 0  # noqa: E731 (a hook with a default)
@@ -47,7 +44,7 @@ def full_memory(error: BaseException) -> RmlabError | None:
         Crowded(others, said)
         if (others := _others())
         else RmlabError(
-            f"the memory of the GPU is too small for this work, which shares it with no other cell: {said}. Smaller batches "
+            f"the memory of the GPU is too small for this work, and no other cell is known to have it: {said}. Smaller batches "
             "(training.micro_batch_size=1), activations that are made again (training.checkpointing=true) or fewer tokens "
             "(prompt.max_tokens) need less; `rmlab plan` says how much."
         )
