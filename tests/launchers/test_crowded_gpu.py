@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rmlab.launchers import local
 from rmlab.launchers.gpus import Gpus
 from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.launchers.local import LocalLauncher
+from rmlab.sweep.multirun import multirun
 from rmlab.sweep.request import make_plan
 from rmlab.sweep.scheduler import SweepOutcome, run_cells
 from rmlab.tracking.query import runs
@@ -52,6 +54,18 @@ def test_a_cell_without_memory_beside_others_starts_again_beside_fewer(
     assert Counter(run.status for run in runs(Store.open())) == {"finished": 3, "stopped": 1}
     assert not cell_runs(Store.open()).failed
     assert [gpus.take() for _ in range(4)] == ["0", "0", "0", None], "all places are open to the next launch"
+
+
+@pytest.mark.slow
+def test_so_does_a_job_of_any_sweeper(
+    runs_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_warm_fork_server()
+    (runs_folder / "hold").touch()
+    monkeypatch.setattr(local, "local_launcher", lambda *_: Released(3, Gpus(["0"], runs_folder / "locks", 3)))
+    multirun(str(Path(TOY).with_name("toy.py")), ["data.scale=1,2,3", "trouble={3:crowded}", "hydra/launcher=local"])
+    assert "ran out of memory beside 2 others on GPU 0: it starts again, with at most 2" in capsys.readouterr().out
+    assert Counter(run.status for run in runs(Store.open())) == {"finished": 3, "stopped": 1}
 
 
 @pytest.mark.slow
