@@ -1,14 +1,21 @@
 """How tests wait: until something holds, never for a length of time that a slow machine may need longer for."""
 
-import subprocess
 import time
 from collections.abc import Callable
+from typing import Any, Protocol
 
 PATIENCE = 900.0
 """Seconds after which a test hangs; nothing that is merely slow takes so long."""
 
 
-def until(holds: Callable[[], object], process: subprocess.Popen | None = None) -> None:
+class Process(Protocol):
+    """One of `subprocess`, or of `tests.forked`."""
+
+    def poll(self) -> int | None: ...
+    def communicate(self) -> tuple[Any, Any]: ...
+
+
+def until(holds: Callable[[], object], process: Process | None = None) -> None:
     """Waits until `holds` says so. A process that ends before that, and a wait without end, fail the test."""
     deadline = time.monotonic() + PATIENCE
     while not holds():

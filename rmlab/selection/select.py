@@ -169,7 +169,7 @@ def _learnable(pool: Iterable[Row], config: DataConfig) -> tuple[list[Row], int]
     """
     rows = [row for row in pool if row.split == "verifier"]
     there = sorted({row.policy for row in rows})
-    held_out = frozenset(config.held_out_policies)  # read once: each look into a configuration costs as much as a hundred rows
+    held_out = frozenset(config.held_out_policies)  # read once: a look into a configuration costs as much as 100 rows
     for name in config.held_out_policies:
         if name not in there:
             raise UsageError(
