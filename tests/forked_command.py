@@ -10,11 +10,21 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
+from typing import ClassVar
 
-from rmlab.launchers.local import ENDING
-from tests.sweeping import start_warm_fork_server
+import psutil
+
+from rmlab.configuration import load_program
+from rmlab.launchers import local
+
+
+def start_warm_fork_server() -> None:
+    """Unless this process has one already: with what verifiers need, which is all that a toy needs too, and stores that
+    wait for no disk."""
+    local.start_fork_server([*load_program("train_verifier").PRELOAD, "tests.unsynced"])
 
 
 class ForkedCommand:
@@ -22,6 +32,8 @@ class ForkedCommand:
 
     environment: beside this process's. log: takes its output and its errors, after what it holds.
     """
+
+    _pids: ClassVar[set[int]] = set()
 
     def __init__(
         self, *arguments: str | Path, environment: Mapping[str, str] | None = None, log: Path | None = None
@@ -42,18 +54,38 @@ class ForkedCommand:
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
+        self._pids.add(self.pid)
 
     @property
     def returncode(self) -> int | None:
+        return self.poll()
+
+    def poll(self) -> int | None:
         return self._process.exitcode
 
-    poll = returncode.fget
-
     def send_signal(self, number: int) -> None:
-        os.kill(self.pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+    def family(self) -> list[psutil.Process]:
+        """What was forked from the server and is no command, the first one first: its ranks or cells, where no other command has any."""
+        found = [one for one in psutil.Process(self.pid).parent().children() if one.pid not in self._pids]
+        return sorted(found, key=lambda one: one.create_time())
+
+    def kill_all(self) -> None:
+        """Kills it and its family at once, as a machine that goes down does."""
+        family = self.family()
+        self.kill()
+        for one in family:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+
+    def said(self) -> str:
+        """Its errors so far."""
+        return self._said[-1].read_text() if self._said[-1].exists() else ""
 
     def wait(self, timeout: float | None = None) -> int:
         self._process.join(timeout)
@@ -76,10 +108,11 @@ def _work(arguments: list[str], environment: dict[str, str], folder: str, said: 
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), stream.fileno())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, local.ENDING)
     own = forkserver._forkserver  # type: ignore[attr-defined]
     own._forkserver_address, own.ensure_running = server, lambda: None
     forkserver.ensure_running = own.ensure_running
+    local.PATIENCE_SECONDS = 900.0  # its cells say how they end on a slow machine too
     sys.argv = ["rmlab", *arguments]
     from rmlab.__main__ import main
 

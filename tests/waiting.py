@@ -17,8 +17,13 @@ class Process(Protocol):
 
 def until(holds: Callable[[], object], process: Process | None = None) -> None:
     """Waits until `holds` says so. A process that ends before that, and a wait without end, fail the test."""
-    deadline = time.monotonic() + PATIENCE
+    began = time.monotonic()
+    deadline = began + PATIENCE
     while not holds():
         assert process is None or process.poll() is None or holds(), process.communicate()
-        assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s in vain"
-        time.sleep(0.02)
+        looked = time.monotonic()
+        assert looked < deadline, f"waited {PATIENCE:.0f} s in vain"
+        time.sleep(
+            max(0.02, looked - began)
+        )  # looking takes at most half of the time that what is waited for could have
+        began = time.monotonic()

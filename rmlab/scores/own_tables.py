@@ -1,4 +1,4 @@
-"""A score table as `rmlab score` writes it, read by columns: a study reads hundreds of them, and by rows one takes twenty times as long.
+"""A score table as `rmlab score` writes it, read by columns: a study reads hundreds of them, and by rows one takes ten times as long.
 
 Only what needs no look at single cells: of anything else, and of anything that is wrong, None is given, and table.py reads the file
 by rows, which knows the place of each fault.

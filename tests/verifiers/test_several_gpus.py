@@ -54,10 +54,10 @@ def finished(folder: Path, *given: str) -> TrackedRun:
 
 
 def ranks_of(process: ForkedCommand) -> list[psutil.Process]:
-    """Those that train, rank 0 first: the fork server made them one after the other."""
-    found = [one for one in psutil.Process(process.pid).parent().children() if one.pid != process.pid]
+    """Those that train, rank 0 first."""
+    found = process.family()
     assert len(found) == 2
-    return sorted(found, key=lambda one: one.create_time())
+    return found
 
 
 def test_how_many_processes_a_run_gets(monkeypatch: pytest.MonkeyPatch) -> None:

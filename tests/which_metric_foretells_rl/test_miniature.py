@@ -21,9 +21,11 @@ from analysis.tracked import source_runs
 from experiments.studies.which_metric_foretells_rl import check, design, side_by_side, study
 from rmlab.commands.figures import draw_figures
 from rmlab.metrics.report import report
+from rmlab.paths import STARTER
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.store import Store
+from rmlab.trajectories.store import read_trajectories, write_trajectories
 from tests.forked_command import ForkedCommand
 from tests.rl.easy_family import write_easy_policy, write_easy_tasks
 
@@ -54,6 +56,7 @@ def test_a_whole_study_in_miniature(
     (plan / "cells.csv").write_text(csv_text(own))
     write_easy_tasks(tmp_path / "tasks.parquet")
     settings = yaml.safe_load((STUDY / "rehearsal" / "common.yaml").read_text())
+    settings["verifier"] += [f"data.path={small_pool(tmp_path / 'pool.parquet')}", "training.epochs=0.1"]
     settings["rl"] += [f"tasks={tmp_path / 'tasks.parquet'}", "runtime.checkpoint_seconds=0", *EASY]
     (plan / "common.yaml").write_text(yaml.safe_dump(settings))
     write_easy_policy(tmp_path / "runs" / "policies" / "a", steps=4)
@@ -126,6 +129,15 @@ def test_a_whole_study_in_miniature(
         [row] = [row for row in read_rows(plan / "design.csv") if row["name"] == sloped["verifier"]]
         assert one.verifier["ece_width_10"] == pytest.approx(float(row["ece_width_10"])), "the check saw what was paid"
         assert one.verifier["run_id"] == paid.run.run_id
+
+
+def small_pool(path: Path) -> Path:
+    """Some tasks of each part of the shipped attempts with all of their attempts: each verifier would read 26,000."""
+    whole, few = read_trajectories(STARTER / "trajectories.parquet"), set[str]()
+    for part, number in (("supervised", 40), ("verifier", 120), ("validation", 8), ("evaluation", 26)):
+        few.update(sorted({t.task_id for t in whole.trajectories if t.split == part})[:number])
+    write_trajectories(path, [t for t in whole.trajectories if t.task_id in few], whole.metadata)
+    return path
 
 
 def killed_after_a_step(runs_folder: Path, begun: Sequence[tuple[Sequence[str], ForkedCommand]]) -> str:
