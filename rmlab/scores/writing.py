@@ -2,9 +2,9 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from rmlab.errors import UsageError
 from rmlab.files import atomic_path
 from rmlab.scores.columns import COLUMNS
 from rmlab.scores.scores import Scores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Stated = Mapping[str, str]
 """What a Parquet file says of what made it."""
@@ -83,9 +86,16 @@ def _write_parquet(path: Path, scores: Scores, stated: Stated) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"score": pa.float64(), "resolved": pa.bool_(), "n_tokens": pa.int64()}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _written(scores)], dict(stated) or None)
+    schema = parquet_schema(_written(scores)).with_metadata(dict(stated) or None)
     pq.write_table(pa.Table.from_pylist(list(_plain_rows(scores)), schema=schema), path, compression="zstd")
+
+
+def parquet_schema(columns: Sequence[str]) -> "pa.Schema":
+    """The types of these columns of a score table in Parquet."""
+    import pyarrow as pa
+
+    kinds = {"score": pa.float64(), "resolved": pa.bool_(), "n_tokens": pa.int64()}
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
 
 
 WRITERS: dict[str, Writer] = {
