@@ -72,7 +72,7 @@ def make_store_anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 def warm_fork_server() -> None:
     """Cells of all tests of a worker of several are forked from one server: the first has it, be it of a toy, import what any needs."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        from tests.sweeping import start_warm_fork_server
+        from tests.forked_command import start_warm_fork_server
 
         start_warm_fork_server()
 
