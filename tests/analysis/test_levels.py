@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -28,13 +29,20 @@ pytestmark = pytest.mark.usefixtures("small_pictures")
 TASKS = 24
 
 
-def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="", control="c0"):
-    """One verifier run: the labels and the luck of attempts are those of all runs, noise and quality its own."""
+@cache
+def measured(seed, quality, place):
+    """Scores and their report: the labels and the luck of attempts are those of all runs, noise and quality its own."""
     rng = np.random.default_rng(0)
     label, shared = rng.random(TASKS * 4) < 0.5, rng.normal(size=TASKS * 4)
     own = np.random.default_rng([seed, place]).normal(0, 0.4, TASKS * 4)
     names = np.repeat([f"t{i}" for i in range(TASKS)], 4)
     scores = Scores.of(names, 1 / (1 + np.exp(-(quality * (label - 0.5) + shared + own))), label)
+    return scores, report(scores, replicates=20)
+
+
+def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="", control="c0"):
+    """One verifier run."""
+    scores, found = measured(seed, quality, place)
     write_score_table(folder / "scores.parquet", scores)
     tags = {
         "sweep": factor,
@@ -50,7 +58,7 @@ def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="
     with RunLogger.start(
         store, factor, f"{factor}={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}
     ) as run:
-        run.json("report.json", report(scores, replicates=20))
+        run.json("report.json", found)
         run.json("baselines.json", {})
         run.artifact(folder / "scores.parquet")
     return scores

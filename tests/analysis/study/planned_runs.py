@@ -1,5 +1,6 @@
 """Runs of the cells of a study, whose quality is known, in a store and in the bundles of the study's folder."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ TASKS = 24
 SHIPPED = REPOSITORY / "experiments" / "studies" / "language_verifiers"
 
 
-def scored(quality: float, noise: int) -> Scores:
-    """Attempts whose labels and luck are those of all runs; noise and quality are their own."""
+@cache
+def scored(quality: float, noise: int) -> tuple[Scores, dict[str, Any]]:
+    """Attempts whose labels and luck are those of all runs, and their report; noise and quality are their own."""
     rng = np.random.default_rng(0)
     label, shared = rng.random(TASKS * 4) < 0.5, rng.normal(size=TASKS * 4)
     own = np.random.default_rng(noise).normal(0, 0.3, TASKS * 4)
     names = np.repeat([f"t{i}" for i in range(TASKS)], 4)
-    return Scores.of(names, 1 / (1 + np.exp(-(quality * (label - 0.5) + shared + own))), label)
+    scores = Scores.of(names, 1 / (1 + np.exp(-(quality * (label - 0.5) + shared + own))), label)
+    return scores, report(scores, replicates=0)
 
 
 def train(
@@ -64,9 +67,9 @@ def train(
         run.configuration(config)
         if fails:
             raise ArithmeticError("loss is not finite")
-        scores, hard = scored(quality, 10 * cell.seed + place), report(scored(0.0, cell.seed + place), replicates=0)
+        (scores, own), (_, hard) = scored(quality, 10 * cell.seed + place), scored(0.0, cell.seed + place)
         write_score_table(folder / "scores.parquet", scores)
-        run.json("report.json", report(scores, replicates=0))
+        run.json("report.json", own)
         run.json("baselines.json", {})
         run.json("hard_report.json", hard)
         run.metric("eval_hard/auc_within_task", hard["auc_within_task"])
