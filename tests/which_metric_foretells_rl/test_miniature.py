@@ -33,7 +33,7 @@ EASY = [  # beside the rehearsal's settings of RL: tasks and a policy of one cha
     "watch.held_out_attempts=1",
     "optimizer.learning_rate=1e-3",
 ]
-FEW = ("balanced-300", "balanced-500", "overconfident-500")
+FEW = ("balanced-250", "balanced-430", "overconfident-430")
 BLOCKS = ("execution_free", "execution", "distortion")
 """One of each way in which a run is paid: by a verifier, by execution, by scores that are moved."""
 
