@@ -8,15 +8,12 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rmlab.files import Busy, exclusive, write_text
+from rmlab.files import made_once, write_text
 from rmlab.fingerprint import fingerprint, hashed_fields
 from rmlab.paths import runs_folder
 from rmlab.rl.config import SEMANTICS, RLRun
-from rmlab.stopping import stop_asked
 
 Measured = TypeVar("Measured")
-LOOK_SECONDS = 1.0
-"""Between two looks at whether a run that waits is to stop."""
 
 
 def beginning(settings: RLRun, start: str, device: str) -> list[Any]:
@@ -33,22 +30,11 @@ def beginning(settings: RLRun, start: str, device: str) -> list[Any]:
 
 
 def once(identity: list[Any], measure: Callable[[], Measured]) -> tuple[Measured, bool]:
-    """What `measure` gives, as JSON has it, and whether it was kept already. Of runs that begin at once on a machine one measures and
-    the others wait for it; where it dies the next one measures.
+    """What `measure` gives, as JSON has it, and whether it was kept already. Of runs that begin at once on a machine one measures.
 
-    identity: of everything that the result depends on. Raises what ends a run that is told to stop while it waits.
+    identity: of everything that the result depends on. Raises what `made_once` raises.
     """
-    name = f"before-{fingerprint(identity)}"
-    kept, lock = runs_folder() / "cache" / f"{name}.json", runs_folder() / "locks" / f"{name}.lock"
-    measured = False
-    while not kept.is_file():
-        try:
-            with exclusive(lock, f"the start's attempts ({kept})", LOOK_SECONDS):
-                if not kept.is_file():
-                    write_text(kept, json.dumps(measure()))
-                    measured = True
-        except Busy:
-            if stop := stop_asked():
-                raise stop from None
+    kept = runs_folder() / "cache" / f"before-{fingerprint(identity)}.json"
+    measured = made_once(kept, lambda: write_text(kept, json.dumps(measure())))
     result: Measured = json.loads(kept.read_text(encoding="utf-8"))
     return result, not measured
