@@ -11,6 +11,7 @@ sweep_table                   the table of a sweep
 planned_cells                 the cells that a study plans, and in what a run differs from its cell
 planned_study                 several sweeps as one study: what is planned beside what is finished
 study_effects                 what came of each sweep of a study: the largest differences, what is shown, what would have been
+study_repeats                 cells of a study that were trained again, and where the later training falls
 study_table                   one table of all sweeps of a study
 study_overview                one figure of all sweeps of a study
 marked_text                   a text under construction, and the source of each number in it

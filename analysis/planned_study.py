@@ -160,6 +160,11 @@ class PlannedStudy:
         ]
         return not own or all(run.tags.get(tag) == own[0].tags.get(tag) for tag in kept)
 
+    def finished_runs(self, sweep: str) -> dict[PlannedCell, list[AnyRun]]:
+        """The sweep's own finished runs of each of its cells, oldest first; the tables use the last one."""
+        counted = self._counted[0]
+        return {cell: [run for run in counted[cell] if run.status == FINISHED] for cell in self.planned[sweep]}
+
     def left_aside(self) -> list[str]:
         """What counts for no cell though a planned one has its level, arm and seed, or its configuration: how much of it, and why."""
         texts = [

@@ -83,7 +83,9 @@ def line(
     offset = sweep.levels.index(level) - (len(sweep.levels) - 1) / 2
     step = min(0.07, 0.5 / len(sweep.levels))
     x = np.array(ks) * 2 ** (step * offset)  # side by side, so that bars of different levels do not hide each other
-    mark = " *" if level_tests.is_shown(sweep, arm, level, "rm_at_k") else ""
+    shown = [one for one in sweep.arms if level_tests.is_shown(sweep, one, level, "rm_at_k")]
+    where = "" if shown == list(sweep.arms) else f" ({', '.join(shown)})"  # one entry of the legend a level
+    mark = f" *{where}" if shown else ""
     name = f"{style.short(level)}{' (baseline)' if level == sweep.baseline else mark}"
     whiskers = np.maximum([middle - low, high - middle], 0)
     axis.errorbar(x, middle, yerr=whiskers, color=colour, elinewidth=0.8, label=name)

@@ -4,15 +4,18 @@ The plan of a study stays as it was written before its first cell ran; `results.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from analysis import study_overview, study_table
+from analysis import study_overview, study_repeats, study_table
 from analysis.marked_text import MarkedText
 from analysis.page_numbers import marks_of
 from analysis.planned_study import FILE, PlannedStudy
+from analysis.study_repeats import Repeat
+from analysis.style import csv_text
 from rmlab.files import write_text
 
 PAGE, COUNTS = "results.md", "study_counts.json"
@@ -24,9 +27,12 @@ def write(study: PlannedStudy, folder: Path) -> list[Path]:
     """Writes the page, its marks and the counts that it names; says in the plan where the results are. Nothing without a finished cell."""
     if not study.groups:
         return []
-    page, counts = folder / PAGE, folder / COUNTS
-    write_text(counts, json.dumps(counted_cells(study), indent=1) + "\n")
-    text = as_marked(study)
+    page, counts, again = folder / PAGE, folder / COUNTS, folder / f"{study_repeats.NAME}.csv"
+    repeats = study_repeats.repeats(study)
+    write_text(counts, json.dumps(counted_cells(study, repeats), indent=1) + "\n")
+    if repeats:
+        write_text(again, csv_text([one.row for one in repeats]))
+    text = as_marked(study, repeats)
     write_text(page, text.text)
     path, marks = marks_of(page)
     marks[PAGE] = text.marks()
@@ -34,12 +40,12 @@ def write(study: PlannedStudy, folder: Path) -> list[Path]:
     plan = folder / "README.md"
     if plan.exists() and NOTHING_YET in (before := plan.read_text(encoding="utf-8")):
         write_text(plan, before.replace(NOTHING_YET, f"**What came out stands in [{PAGE}]({PAGE}).**"))
-    return [counts, page, path]
+    return [counts, *([again] if repeats else []), page, path]
 
 
-def counted_cells(study: PlannedStudy) -> dict[str, Any]:
+def counted_cells(study: PlannedStudy, repeats: Sequence[Repeat]) -> dict[str, Any]:
     """The counts that the page names: trainings of the study, those that are finished, that failed, that were not planned (and stand in
-    no table), sweeps that are complete."""
+    no table), sweeps that are complete, values of cells that were trained again and how many of these lie where they should."""
     planned, done = study.trainings
     failed = {one.cell.key: one.failures for one in study.cells}
     whole = sum(all(one.run is not None for one in study.of(name)) for name in study.sweeps)
@@ -51,12 +57,14 @@ def counted_cells(study: PlannedStudy) -> dict[str, Any]:
         "unplanned": study.unplanned,
         "sweeps": len(study.sweeps),
         "whole": whole,
+        "repeated": len(repeats),
+        "inside": sum(one.inside for one in repeats),
     }
 
 
-def as_marked(study: PlannedStudy) -> MarkedText:
+def as_marked(study: PlannedStudy, repeats: Sequence[Repeat]) -> MarkedText:
     """The whole page."""
-    counts = counted_cells(study)
+    counts = counted_cells(study, repeats)
     text = MarkedText(f"{study_table.NAME}.csv")
 
     def count(name: str) -> None:
@@ -94,6 +102,9 @@ def as_marked(study: PlannedStudy) -> MarkedText:
         "\nSpread: standard deviation between trainings of a paired difference, in this study. Alone / Holm: the true difference that each "
         "test which shows none would have shown with a power of 80 %, by itself and at the first step of the correction; the plan has "
         "what was expected.\n\n"
+    )
+    text.add(study_repeats.as_marked(repeats, COUNTS))
+    text.say(
         f"**Again:** `rmlab study FOLDER --page` writes this page, its tables and the figure from the bundles below FOLDER ({FILE} names "
         "the sweeps); `rmlab figures --from FOLDER` draws the figures of each sweep.\n"
     )

@@ -130,7 +130,7 @@ def level_axis(axes: Sequence["Axes"], levels: Sequence[str], numbers: dict[str,
 
 
 def legend(axes: Any) -> tuple[list[Any], list[str]]:
-    """Handles and labels of all panels: each label once (a level that is marked in one arm only is two)."""
+    """Handles and labels of all panels: each label once."""
     entries = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     return list(entries.values()), list(entries)
 

@@ -58,7 +58,18 @@ def ui_command() -> str:
 
 def address_hint(store: Store, experiment: str) -> str:
     """The address of an experiment's charts at the default port, or at the server that the store is."""
-    return experiment_address(_base(store), store.experiment(experiment), CURVES)
+    experiment_id = store.experiment(experiment)
+    return experiment_address(_base(store), experiment_id, levels_views(store).get(experiment_id, CURVES))
+
+
+def levels_views(store: Store) -> dict[str, str]:
+    """Of every experiment with levels the view that compares them: each arm for itself, where a run has one."""
+    found: dict[str, str] = {}
+    for info in run_infos(store):
+        if "level" in info.tags:
+            has_arms = bool(info.tags.get("arm")) or found.get(info.experiment_id) == ARMS
+            found[info.experiment_id] = ARMS if has_arms else CURVES
+    return found
 
 
 def choose_port(asked: int | None) -> int:
@@ -113,11 +124,11 @@ def serve(store: Store, port: int, prepare: Callable[[Store], None] = lambda sto
         base = f"http://{HOST}:{port}"
         prepare(store)
         _await(server, base, str(log))
-        swept = {info.experiment_id for info in run_infos(store) if "level" in info.tags}
+        views = levels_views(store)
         for name, experiment_id in named.items() or {"experiments": None}.items():
             print(f"{name:<20} {experiment_address(base, experiment_id)}")
-            if experiment_id in swept:
-                print(f"{'  its levels':<20} {experiment_address(base, experiment_id, CURVES)}")
+            if experiment_id in views:
+                print(f"{'  its levels':<20} {experiment_address(base, experiment_id, views[experiment_id])}")
         print("Ctrl-C ends it.", flush=True)
         server.wait()
         raise RmlabError(f"the MLflow server ended by itself (exit code {server.returncode}). Its output: {log}")

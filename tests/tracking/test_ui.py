@@ -13,8 +13,9 @@ import pytest
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import REPOSITORY
+from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.tracking.ui import address_hint, choose_port, serve
+from rmlab.tracking.ui import address_hint, choose_port, levels_views, serve
 from rmlab.tracking.views import ARMS, CURVES, TABLE
 from tests.waiting import PATIENCE, until
 
@@ -60,6 +61,17 @@ def test_views_are_made_with_an_experiment_and_stay_when_they_were_changed(store
         f"/experiments/{experiment}/runs?workflowType=machine_learning"
         "&compareRunsMode=CHART&viewStateShareKey=rmlab-levels"
     )
+
+
+def test_levels_of_a_sweep_with_arms_are_compared_arm_by_arm(store: Store) -> None:
+    for sweep, arms in (("label_ratio", ("",)), ("data_scale", ("epochs", "steps"))):
+        for arm in arms:
+            tags = {"sweep": sweep, "level": "250", "arm": arm}
+            with RunLogger.start(store, sweep, f"a run {arm}", kind="verifier", tags=tags):
+                pass
+    assert address_hint(store, "label_ratio").endswith("&viewStateShareKey=rmlab-levels")
+    assert address_hint(store, "data_scale").endswith("&compareRunsMode=CHART&viewStateShareKey=rmlab-arms")
+    assert levels_views(store) == {store.experiment("label_ratio"): CURVES, store.experiment("data_scale"): ARMS}
 
 
 @pytest.mark.slow
