@@ -208,7 +208,7 @@ def made_once(kept: Path, make: Callable[[], None]) -> bool:
 
     make: writes `kept`, whole or not at all. Raises what ends a process that is told to stop while it waits.
     """
-    lock = runs_folder() / "locks" / f"{kept.name}.lock"
+    lock = kept.with_name(f".{kept.name}.lock")
     while not kept.is_file():
         try:
             with exclusive(lock, str(kept), LOOK_SECONDS):

@@ -46,7 +46,7 @@ def test_who_waits_takes_over_from_one_that_died_and_stops_when_it_is_told_to(
     with pytest.raises(ValueError, match="out of memory"):
         once(["x"], dies)
     assert once(["x"], lambda: 7) == (7, False)
-    lock = runs_folder / "locks" / f"before-{fingerprint(['y'])}.json.lock"
+    lock = runs_folder / "cache" / f".before-{fingerprint(['y'])}.json.lock"
     try:
         with exclusive(lock, "held"):
             threading.Timer(0.1, ask_to_stop, ["the lease could not be renewed"]).start()
