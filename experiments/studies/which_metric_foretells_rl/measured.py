@@ -121,7 +121,7 @@ def row(cell: FinishedCell, sweep: str, shifts: dict[str, float]) -> dict[str, A
 
     def moved(slope: float, by: float) -> float:
         score_N = expit(slope * logit_N + by)
-        return others + float(ece(binned(score_N, label_N, width_bin(score_N, 10), 10)))
+        return float(others + ece(binned(score_N, label_N, width_bin(score_N, 10), 10)))
 
     return (
         found

@@ -137,8 +137,8 @@ def checks(draws: int) -> list[dict[str, Any]]:
     the check has it where the first fails."""
     measured = Measured.read()
     constant = (3.0,) * 6
-    before = (constant, (1.5, 2.0, 3.0, 4.0, 6.0, 8.0), (1.2, 1.5, 3.0, 5.0, 8.0, 12.0))
-    before += tuple(slopes[::-1] for slopes in before[1:])
+    rising = [(1.5, 2.0, 3.0, 4.0, 6.0, 8.0), (1.2, 1.5, 3.0, 5.0, 8.0, 12.0)]
+    before = [constant, *rising, *(slopes[::-1] for slopes in rising)]
     variants = {
         "planned": Drawn.of(measured),
         "planned_slopes_alone": Drawn.of(measured, tried=[SLOPES]),

@@ -134,7 +134,7 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
             print(f"{name} {what}: {running.last_line(name)} ({running.log(name)})", flush=True)
             if reason := state.given_up({"name": name, "kind": "verifier"}):
                 print(f"{name} is given up: {reason}", flush=True)
-        lacking = dict[str, DataError]()
+        lacking = dict[str, str]()
         for cell in [cell for cell in waiting if left > LEAST_SECONDS[cell["kind"]]]:
             if len(running) == running.most:
                 break
@@ -144,14 +144,14 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
                 if not running.start(name, command(cell, state, (left - PAUSE) / 60)):
                     break  # another program has the card
             except DataError as error:
-                lacking[name] = error
+                lacking[name] = str(error)
                 continue
             print(f"{name} begins, {duration(left)} left", flush=True)
             waiting.remove(cell)
         if not running:  # nobody here makes what they lack
-            for name, error in lacking.items():
+            for name, what in lacking.items():
                 lost.append(name)
-                print(f"{name}: {error}", flush=True)
+                print(f"{name}: {what}", flush=True)
             waiting = [cell for cell in waiting if cell["name"] not in lacking]
             if not any(left > LEAST_SECONDS[cell["kind"]] for cell in waiting):
                 return lost
