@@ -252,7 +252,7 @@ def _remembered(
         key.append(config.max_tokens)
     path = cache / f"{fingerprint(key)}.npz"
     row = path.with_suffix(".npy")
-    if not row.is_file():
+    if path.is_file() and not row.is_file():  # in this order: the ids are written first
         path.unlink(missing_ok=True)
     made_once(path, lambda: _remember(path, row, _read(trajectories, tokenizer, config, show)))
     ids_M = np.asarray(np.load(row, mmap_mode="r", allow_pickle=False))
