@@ -2,17 +2,16 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 
-from rmlab.configuration import load_program
-from rmlab.launchers.local import start_fork_server
 from rmlab.paths import REPOSITORY, runs_folder
 from tests.command_line import rmlab_here
+from tests.forked_command import ForkedCommand, start_warm_fork_server
+from tests.waiting import until
 
 TOY = str(REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml")
 """A sweep whose cells sleep, tell a ledger when they start and end, and have the troubles that a key names."""
@@ -33,12 +32,6 @@ def launch(*arguments: str | Path, patient: bool = False, **more) -> subprocess.
         start_new_session=True,
         **more,
     )
-
-
-def start_warm_fork_server() -> None:
-    """Unless this process has one already: with what verifiers need, which is all that a toy needs too, and stores that
-    wait for no disk."""
-    start_fork_server([*load_program("train_verifier").PRELOAD, "tests.unsynced"])
 
 
 def sweep_here(*arguments: str | Path) -> tuple[int, str, str]:
@@ -65,31 +58,32 @@ def started() -> int:
 
 
 def kill_again_and_again(*arguments: str | Path, times: int, longest: float, seed: int) -> int:
-    """Starts a sweep of the toy `times` times and kills its whole group (9); how often it was still at work then.
-
-    Every third time that is at a random moment after the start, else up to `longest` seconds after a cell began, whenever that is.
-    """
+    """Starts a sweep of the toy `times` times and kills it with all its cells (9), up to `longest` seconds after one or two of them began;
+    how often it was still at work then."""
     rng = random.Random(seed)
     return sum(
-        killed_while_at_work(*arguments, after=rng.uniform(0.0, longest), cells=0 if n % 3 == 2 else rng.choice((1, 2)))
-        for n in range(times)
+        killed_while_at_work(*arguments, after=rng.uniform(0.0, longest), cells=rng.choice((1, 2)))
+        for _ in range(times)
     )
 
 
 def killed_while_at_work(*arguments: str | Path, after: float, cells: int) -> bool:
-    """Starts a sweep of the toy and kills its group `after` seconds after so many more cells began; False where it ended before."""
-    before, process = started(), launch(*arguments)
+    """Starts a sweep of the toy and kills it `after` seconds after so many more cells began; False where it ended before."""
+    before, process = started(), ForkedCommand("sweep", *arguments)
     while process.poll() is None and started() - before < cells:
         time.sleep(0.02)
     time.sleep(after)
     at_work = process.poll() is None
     if at_work:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+        process.kill_all()
+    process.wait()
     return at_work
 
 
-def until_said(process: subprocess.Popen, words: str) -> None:
-    """Reads a process' errors until a line has these words."""
+def until_said(process: subprocess.Popen | ForkedCommand, words: str) -> None:
+    """Waits until a line of a process' errors has these words."""
+    if isinstance(process, ForkedCommand):
+        until(lambda: words in process.said(), process)
+        return
     assert process.stderr is not None
     assert any(words in line for line in process.stderr), f"it never said: {words}"

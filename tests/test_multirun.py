@@ -17,7 +17,8 @@ from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.command_line import rmlab_here
-from tests.sweeping import cells_that_said, start_warm_fork_server
+from tests.forked_command import start_warm_fork_server
+from tests.sweeping import cells_that_said
 from tests.waiting import PATIENCE
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"

@@ -41,20 +41,20 @@ def of(where: Path, **parts) -> str:
 
 @pytest.mark.slow
 def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
-    file = of(where, trials=8)
+    file = of(where, trials=5)
     assert kill_again_and_again(file, "seconds=0.8", "--workers", "2", times=2, longest=0.5, seed=0) == 2
     code, out, err = sweep_here(file, "seconds=0.8", "--workers", "2")
     assert code == 0, err
     states = Counter(trial.state.name for trial in trials(where))
-    assert states["COMPLETE"] == 8
+    assert states["COMPLETE"] == 5
     assert set(states) <= {"COMPLETE", "FAIL"}, "what the kill left running is failed"
     assert all(trial.user_attrs.get("lost") for trial in trials(where) if trial.state.name == "FAIL")
-    assert "8 complete" in out
+    assert "5 complete" in out
     before = cells_that_said("end")
     code, _, _ = sweep_here(file, "seconds=0.8", "--workers", "2")
     assert code == 0
     assert cells_that_said("end") == before, "the total is reached: nothing is tried"
-    assert "8 trials in all" in sweep_here(file, "seconds=0.8", "--dry-run")[1]
+    assert "5 trials in all" in sweep_here(file, "seconds=0.8", "--dry-run")[1]
     assert not [run for run in runs(Store.open()) if run.tags["kind"] == "toy" and run.end_time is None]
 
 

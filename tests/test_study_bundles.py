@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from analysis.registry import registered
 from rmlab.commands.compare_levels import compare_halves
@@ -101,8 +102,14 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other or (isinstance(one, float) and one == pytest.approx(other, rel=1e-9, abs=1e-12)))
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and not drawn into their files, which tests of figures do: it takes most of the time, and tables do not need it."""
+    monkeypatch.setattr(Figure, "savefig", lambda drawn, path, **options: path.touch())
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_pictures")
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("page", [MADE_HERE, *SHIPPED], indirect=True)
 def test_a_page_shows_what_its_runs_give(page: Path, tmp_path: Path) -> None:
     tables, wrong = differing(page, tmp_path / "drawn")

@@ -1,6 +1,5 @@
 """Sweeps beside each other and beside single runs, and cells run again."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,8 @@ import pytest
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
-from tests.sweeping import cells_that_said, launch, started, sweep_here, until_said
+from tests.forked_command import ForkedCommand
+from tests.sweeping import cells_that_said, started, sweep_here, until_said
 from tests.waiting import PATIENCE, until
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
@@ -26,16 +26,16 @@ def where(tmp_path: Path, runs_folder: Path) -> Path:
     return runs_folder
 
 
-def ready(process: subprocess.Popen, number: int = 1) -> None:
+def ready(process: ForkedCommand, number: int = 1) -> None:
     until(lambda: started() >= number, process)
 
 
 @pytest.mark.slow
 def test_two_sweeps_and_a_single_run_share_their_cells(where: Path, tmp_path: Path) -> None:
     (where / "hold").touch()
-    first = launch(TOY / "toy_scale.yaml", *ONE, "--workers", "2")
+    first = ForkedCommand("sweep", TOY / "toy_scale.yaml", *ONE, "--workers", "2")
     ready(first, 2)
-    second = launch(tmp_path / "other.yaml", *ONE, "--workers", "1")
+    second = ForkedCommand("sweep", tmp_path / "other.yaml", *ONE, "--workers", "1")
     single = f"""
 from rmlab.sweep.multirun import run_once
 from rmlab.configuration import compose, load_program
@@ -66,14 +66,14 @@ print(run_once(config, program.identity(config).config_hash, program.run))
 @pytest.mark.slow
 def test_the_cell_of_a_sweep_that_dies_is_taken_over(where: Path, tmp_path: Path) -> None:
     (where / "hold").touch()
-    first = launch(TOY / "toy_scale.yaml", *ONE, "--workers", "2")
+    first = ForkedCommand("sweep", TOY / "toy_scale.yaml", *ONE, "--workers", "2")
     ready(first, 2)
-    second = launch(tmp_path / "other.yaml", *ONE, "--workers", "2", "--on-error", "continue", patient=True)
+    second = ForkedCommand("sweep", tmp_path / "other.yaml", *ONE, "--workers", "2", "--on-error", "continue")
     until_said(second, "is at work elsewhere: waiting for it")
-    os.killpg(first.pid, signal.SIGKILL)
-    first.communicate()
+    first.kill_all()  # the second has no cells yet
+    first.wait()
     ready(second, 4)
-    os.killpg(second.pid, signal.SIGINT)
+    second.send_signal(signal.SIGINT)
     _, err = second.communicate(timeout=PATIENCE)
     assert second.returncode == 130
     assert "Go on with: rmlab sweep" in err

@@ -7,6 +7,7 @@ makes bin means noisier. A score is called miscalibrated only above the task flo
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +97,7 @@ def task_variance(score_N: Floats, label_N: Floats, task_N: Codes) -> float:
         return 0.0
     independent = _pair_products(fitted_N, task_N)
 
+    @cache  # the search below begins with both ends
     def excess(deviation: float) -> float:
         node_Q, weight_Q = _normal_nodes(deviation)
         intercept_N = intercepts(fitted_N, deviation)

@@ -6,6 +6,7 @@ columns          which column of a foreign table is what; lists in cells
 files            rows of a table in CSV, JSONL, JSON, Parquet; their files, packed or not
 harness_reports  labels without scores: reports of test harnesses as attempts
 joining          a score table and the trajectories that it scores, joined
+own_tables       score tables of rmlab itself, read by columns, which is fast
 scores           the scores record: what every metric reads. Columns of one score table as arrays of one length N; the hash of a patch
 shape            how much does the shape of an attempt tell, before anyone reads a word of it?
 table            score tables on disk, read and checked

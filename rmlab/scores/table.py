@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rmlab.errors import DataError
 from rmlab.scores.columns import TESTS, ColumnNames, Reader
 from rmlab.scores.files import CsvCell, one_line_errors, rows_of
+from rmlab.scores.own_tables import own_table
 from rmlab.scores.scores import Scores, cluster_of, patch_hash
 from rmlab.trajectories.labels.statement import stated_outcome
 from rmlab.wording import counted
@@ -59,6 +60,8 @@ def read_table(path: Path | str, names: ColumnNames | None = None, joined: bool 
     """
     path = Path(path)
     names = names or ColumnNames()
+    if not names.named and not joined and (own := own_table(path)) is not None:
+        return ScoreTable(own)
     wanted = names.wanted(joined)
     reader, columns = Reader(names, joined), _Columns(path, names.column("score"), joined)
     for place, cells in rows_of(path, wanted):

@@ -194,9 +194,8 @@ def _at_shipped_tasks(named: str, pool: TrajectorySet) -> bool:
 
 def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, number: int | None) -> list[Trajectory]:
     """The attempts that are scored: so many tasks (None = all) in the order of SHA-256 of their ids, so many attempts of each policy."""
-    taken = [
-        t for t in trajectories if t.attempt < config.attempts and (not config.policies or t.policy in config.policies)
-    ]
+    attempts, policies = config.attempts, frozenset(config.policies)  # read once, not for each attempt
+    taken = [t for t in trajectories if t.attempt < attempts and (not policies or t.policy in policies)]
     tasks = sorted({t.task_id for t in taken}, key=lambda name: hashlib.sha256(name.encode()).digest())
     kept = set(tasks[:number])
     return [t for t in taken if t.task_id in kept]

@@ -12,6 +12,7 @@ from analysis.captions import Caption, latex, write_captions
 from analysis.foretelling_answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
 from analysis.foretelling_causal import moved
 from analysis.foretelling_design import faults
+from analysis.foretelling_plan import Plan
 from analysis.foretelling_runs import Study, read_study
 from analysis.policies import PolicyRun
 from rmlab.commands.figures import draw_figures
@@ -194,9 +195,19 @@ def test_a_bundle_gives_the_same_bytes_twice(
 def test_rates_of_the_whole_study_without_a_relation_and_with_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """200 studies without a relation and 60 with one: the primary test is at its level, and finds what the plan expects."""
+    """200 studies without a relation and 40 with one: the primary test is at its level, and finds what the plan expects."""
     monkeypatch.setattr(foretelling_answer, "METRICS", {name: METRICS[name] for name in (PRIMARY, RIVAL)})
     monkeypatch.setattr(foretelling_answer, "causal", lambda study: {})
+    refusal, refused = foretelling_runs.refusal, dict[str, str]()
+
+    def once(run: PolicyRun, cell: dict[str, str], plan: Plan) -> str:
+        """The studies differ in outcomes alone, so that one look at the configuration of each cell is enough."""
+        name = cell["name"]
+        if name not in refused:
+            refused[name] = refusal(run, cell, plan)
+        return refused[name]
+
+    monkeypatch.setattr(foretelling_runs, "refusal", once)
 
     def shown(of_auc: float, seed: int) -> tuple[bool, bool]:
         study: Study = read_study(made_runs(tmp_path / f"{of_auc}", of_auc, seed, blocks="execution_free"), PLAN)
@@ -205,8 +216,9 @@ def test_rates_of_the_whole_study_without_a_relation_and_with_one(
         return p is not None and p <= 0.05, found.over["execution_free"].low > 0
 
     none = np.mean([shown(0.0, seed) for seed in range(200)], axis=0)
-    strong = np.mean([shown(0.8, seed) for seed in range(60)], axis=0)
-    assert none[0] <= 0.10, none
+    strong = np.mean([shown(0.8, seed) for seed in range(40)], axis=0)
+    # Of a test of twice its level, 0.10, a share of at most 0.075 is seen with a probability of 0.14 (binomial), at level 0.05 with 0.96.
+    assert none[0] <= 0.075, none
     assert none[1] <= 0.05, none
     assert strong[0] >= 0.95, strong
     assert strong[1] >= 0.85, strong

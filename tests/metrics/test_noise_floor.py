@@ -4,6 +4,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm
 
+from rmlab.metrics import noise_floor as noise_floor_module
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.noise_floor import intercepts, noise_floor, noise_floor_task, task_variance
 from rmlab.metrics.table import table
@@ -29,6 +30,20 @@ def test_intercept_keeps_the_mean(deviation):
             lambda z, a=a: expit(a + deviation * z) * norm.pdf(z), -9, 9, points=bend, epsabs=1e-12, limit=300
         )
         assert value == pytest.approx(m, rel=1e-6)
+
+
+def test_no_deviation_is_tried_twice(monkeypatch):
+    """The largest one takes most nodes, and was worked out before the search and again by it."""
+    tried = []
+
+    def counted(mean, deviation):
+        tried.append(deviation)
+        return intercepts(mean, deviation)
+
+    rows = table(drawn(80, 8, 1.0)).scored
+    monkeypatch.setattr(noise_floor_module, "intercepts", counted)
+    assert task_variance(rows.score_N, rows.label_N, rows.task_N) > 0
+    assert len(set(tried)) == len(tried) > 3
 
 
 def test_plain_floor_of_one_bin_is_half_a_binomial_spread():

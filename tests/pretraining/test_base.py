@@ -75,7 +75,7 @@ def test_the_starter_choice_says_the_shape_of_the_folder():
 
 
 PACKAGES = Path(__file__).parent / "packages.json"  # name to the fingerprint of the functions that it gave to the base
-SAMPLED = 6  # packages that are read again
+SAMPLED = 3  # packages that are read again
 
 
 @pytest.mark.slow

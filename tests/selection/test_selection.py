@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import DataError, UsageError
 from rmlab.selection.select import DataConfig, check_fill, select
@@ -258,3 +259,24 @@ def test_a_training_prompt_may_be_held_to_fewer_tokens_than_the_context():
     assert DataConfig(path="").room is None
     assert DataConfig(path="", fits=320).room == 320
     assert DataConfig(path="", fits=320, refilter=True).room is None
+
+
+def test_a_configuration_is_not_asked_again_for_every_row(monkeypatch):
+    """A look into a configuration of Hydra costs as much as a hundred rows: of 30,000 rows it made a plan wait for seconds."""
+    looks = Counter()
+    look = DictConfig.__getattr__
+
+    def counted(config, key):
+        looks[len(pool)] += 1
+        return look(config, key)
+
+    monkeypatch.setattr(DictConfig, "__getattr__", counted)
+    config = OmegaConf.structured(DataConfig(path="", scale=4, held_out_policies=["lost"]))
+    for each in (4, 400):
+        pool = pool_of(
+            dict.fromkeys([(True, "careful", "sympy"), (False, "careful", "sympy"), (True, "lost", "sympy")], each)
+        )
+        check_fill(pool, config)
+        assert select(pool, config, 0).held_out == each
+    few, many = looks.values()
+    assert few == many

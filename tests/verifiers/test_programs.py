@@ -1,11 +1,8 @@
 """Whole programs on a tiny model: train (killed and gone on), its record, and `rmlab score` of the same attempts."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +14,13 @@ from rmlab.commands.browse import browse
 from rmlab.commands.score import score
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.paths import CONF, REPOSITORY
+from rmlab.paths import CONF
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import TrackedRun, get_run, runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
+from tests.forked_command import ForkedCommand
 from tests.verifiers.examples import episode, episodes
 from tests.waiting import PATIENCE
 
@@ -97,7 +95,7 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
 
     table = read_score_table(run.artifact("scores.parquet"))
     for model in (run.run_id, str(run.artifact("model"))):
-        score(pool, model, tmp_path / "again.csv")
+        score(pool, model, tmp_path / "again.csv", force=True)
         again = read_score_table(tmp_path / "again.csv")
         assert again.trajectory_id.tolist() == table.trajectory_id.tolist()
         assert np.abs(again.score - table.score).max() < 1e-6
@@ -178,11 +176,9 @@ def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(
         shutil.rmtree(broken, ignore_errors=True)
         broken.mkdir()
         shutil.copy(empty_database, broken / "mlflow.db")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rmlab.cli", "train", *overrides(pool, *more, "runtime.checkpoint_seconds=0.2")],
-            cwd=REPOSITORY,
-            env={**os.environ, "RMLAB_RUNS": str(broken)},
-            stdout=subprocess.DEVNULL,
+        process = ForkedCommand(
+            *("train", *overrides(pool, *more, "runtime.checkpoint_seconds=0.2")),
+            environment={"RMLAB_RUNS": str(broken)},
         )
         while process.poll() is None and not list(broken.glob("cells/*/checkpoint.safetensors")):
             time.sleep(0.01)
@@ -209,9 +205,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_looks_like_no_failure(
 
     def interrupted() -> tuple[int, str]:
         before = max(losses(), default=0)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rmlab", "train", *given], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
-        )
+        process = ForkedCommand("train", *given)
         while (
             process.poll() is None and max(losses(), default=0) <= before
         ):  # the second takes over what the first has logged

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +14,6 @@ from rmlab.errors import UsageError
 from rmlab.launchers.gpus import VISIBLE
 from rmlab.launchers.local import local_launcher
 from rmlab.launchers.rank_processes import Nodes, ranks_to_start
-from rmlab.paths import REPOSITORY
 from rmlab.scores.table import read_score_table
 from rmlab.sweep import multirun
 from rmlab.tracking.query import TrackedRun, runs
@@ -25,6 +22,7 @@ from rmlab.tracking.store import Store
 from rmlab.training.config import SeveralGpusRuntimeConfig
 from rmlab.verifiers.verifier import load_verifier
 from tests.command_line import rmlab_here
+from tests.forked_command import ForkedCommand
 from tests.verifiers.test_programs import PARTS, overrides, pool, trained
 from tests.waiting import PATIENCE, until
 
@@ -40,16 +38,9 @@ TINY = (
 """The preset paper at the size of tests."""
 
 
-def of_command(folder: Path, *given: str, **environment: str) -> tuple[subprocess.Popen[str], Store]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rmlab", "train", *given],
-        cwd=REPOSITORY,
-        env={**os.environ, "RMLAB_RUNS": str(folder), **environment},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return process, Store.open(f"sqlite:///{folder / 'mlflow.db'}")
+def of_command(folder: Path, *given: str, **environment: str) -> tuple[ForkedCommand, Store]:
+    store = Store.open(f"sqlite:///{folder / 'mlflow.db'}")
+    return ForkedCommand("train", *given, environment={"RMLAB_RUNS": str(folder), **environment}), store
 
 
 def finished(folder: Path, *given: str) -> TrackedRun:
@@ -62,11 +53,11 @@ def finished(folder: Path, *given: str) -> TrackedRun:
     return run
 
 
-def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Those that train, rank 0 first: the fork server made them one after the other."""
-    found = [one for one in psutil.Process(process.pid).children(recursive=True) if one.ppid() != process.pid]
+def ranks_of(process: ForkedCommand) -> list[psutil.Process]:
+    """Those that train, rank 0 first."""
+    found = process.family()
     assert len(found) == 2
-    return sorted(found, key=lambda one: one.create_time())
+    return found
 
 
 def test_how_many_processes_a_run_gets(monkeypatch: pytest.MonkeyPatch) -> None:

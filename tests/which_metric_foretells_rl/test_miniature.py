@@ -3,11 +3,13 @@
 import shutil
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-import psutil  # type: ignore[import-untyped]  # ships no types
 import pytest
 import yaml
 
@@ -16,12 +18,15 @@ from analysis.foretelling_runs import read_study
 from analysis.policies import policy_runs
 from analysis.style import csv_text
 from analysis.tracked import source_runs
-from experiments.studies.which_metric_foretells_rl import check, design, study
+from experiments.studies.which_metric_foretells_rl import check, design, side_by_side, study
 from rmlab.commands.figures import draw_figures
 from rmlab.metrics.report import report
+from rmlab.paths import STARTER
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.store import Store
+from rmlab.trajectories.store import read_trajectories, write_trajectories
+from tests.forked_command import ForkedCommand
 from tests.rl.easy_family import write_easy_policy, write_easy_tasks
 
 EASY = [  # beside the rehearsal's settings of RL: tasks and a policy of one changed digit
@@ -51,12 +56,21 @@ def test_a_whole_study_in_miniature(
     (plan / "cells.csv").write_text(csv_text(own))
     write_easy_tasks(tmp_path / "tasks.parquet")
     settings = yaml.safe_load((STUDY / "rehearsal" / "common.yaml").read_text())
+    settings["verifier"] += [f"data.path={small_pool(tmp_path / 'pool.parquet')}", "training.epochs=0.1"]
     settings["rl"] += [f"tasks={tmp_path / 'tasks.parquet'}", "runtime.checkpoint_seconds=0", *EASY]
     (plan / "common.yaml").write_text(yaml.safe_dump(settings))
     write_easy_policy(tmp_path / "runs" / "policies" / "a", steps=4)
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "out"
     out.mkdir()
+    begun: list[tuple[Sequence[str], ForkedCommand]] = []
+
+    def fork(words: Sequence[str], stdout: Any, env: Mapping[str, str], **_: Any) -> ForkedCommand:
+        """The same command, of a process that has imported everything already: seven of them would do little else."""
+        begun.append((words, ForkedCommand(*words[3:], environment=env, log=Path(stdout.name))))
+        return begun[-1][1]
+
+    monkeypatch.setattr(side_by_side, "subprocess", SimpleNamespace(Popen=fork, STDOUT=None))
     slice_of = ["--minutes", "60", "--together", "2", "--bundle"]
 
     assert study.main(["verifiers", *slice_of, str(out / "verifiers.zip")]) == 0
@@ -66,7 +80,7 @@ def test_a_whole_study_in_miniature(
 
     blocks = list(by_block)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(killed_after_a_step, runs_folder)
+        first = pool.submit(killed_after_a_step, runs_folder, begun)
         assert study.main([*blocks, *slice_of, str(out / "rl.zip")]) == 1
         killed = first.result(timeout=1)
     said = capfd.readouterr().out
@@ -117,13 +131,21 @@ def test_a_whole_study_in_miniature(
         assert one.verifier["run_id"] == paid.run.run_id
 
 
-def killed_after_a_step(runs_folder: Path) -> str:
+def small_pool(path: Path) -> Path:
+    """Some tasks of each part of the shipped attempts with all of their attempts: each verifier would read 26,000."""
+    whole, few = read_trajectories(STARTER / "trajectories.parquet"), set[str]()
+    for part, number in (("supervised", 40), ("verifier", 120), ("validation", 8), ("evaluation", 26)):
+        few.update(sorted({t.task_id for t in whole.trajectories if t.split == part})[:number])
+    write_trajectories(path, [t for t in whole.trajectories if t.task_id in few], whole.metadata)
+    return path
+
+
+def killed_after_a_step(runs_folder: Path, begun: Sequence[tuple[Sequence[str], ForkedCommand]]) -> str:
     """Kills the first run of RL that has a state; returns its name."""
     while not list(runs_folder.glob("cells/*/state.safetensors")):
         time.sleep(0.05)
-    for process in psutil.Process().children(recursive=False):
-        words = process.cmdline()
-        if "rl" in words:
+    for words, process in begun:
+        if "rl" in words and process.poll() is None:
             process.kill()
             return next(word.partition("=")[2] for word in words if word.startswith("tracking.name="))
     raise AssertionError("no run of RL is under way")
