@@ -8,14 +8,14 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.paths import runs_folder
-from rmlab.stopping import is_full
+from rmlab.stopping import is_full, stop_asked
 
 MODEL = ("config.json", "tokenizer.json")
 """What every folder of a model has: another folder is not replaced by one."""
@@ -196,6 +196,29 @@ def exclusive(path: Path, what: str, patience: float = float("inf")) -> Iterator
         file.write(f"process {os.getpid()} on {platform.node()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
         file.flush()
         yield
+
+
+LOOK_SECONDS = 1.0
+"""Between two looks at whether a process that waits is to stop."""
+
+
+def made_once(kept: Path, make: Callable[[], None]) -> bool:
+    """Makes a file of a cache where it is not there, and says whether it was made here. Of processes that want it at once on this machine
+    one makes it and the others wait; where it dies the next one makes it.
+
+    make: writes `kept`, whole or not at all. Raises what ends a process that is told to stop while it waits.
+    """
+    lock = kept.with_name(f".{kept.name}.lock")
+    while not kept.is_file():
+        try:
+            with exclusive(lock, str(kept), LOOK_SECONDS):
+                if not kept.is_file():
+                    make()
+                    return True
+        except Busy:
+            if stop := stop_asked():
+                raise stop from None
+    return False
 
 
 def only_writer(path: Path, what: str = "the model folder", patience: float = 0) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmlab.errors import DataError, RmlabError
-from rmlab.files import write_text
+from rmlab.files import made_once, write_text
 from rmlab.fingerprint import file_fingerprint
 from rmlab.microswe.build.extension import check_joined
 from rmlab.microswe.episode import hidden_program, passes
@@ -52,10 +52,13 @@ def load_tasks(path: Path, sandbox: Sandbox) -> LoadedTasks:
         / "cache"
         / f"tasks-{SEMANTICS}-{file_fingerprint(path)}-{platform.python_version()}-{platform.machine()}.json"
     )
+    was_there = cache.is_file()
     verdicts = _read_verdicts(cache, tasks)
     if verdicts is None:
-        verdicts = prove(tasks, sandbox)
-        write_text(cache, json.dumps(verdicts))
+        if was_there:  # of other tasks: not what its name says
+            cache.unlink(missing_ok=True)
+        made_once(cache, lambda: write_text(cache, json.dumps(prove(tasks, sandbox))))
+        verdicts = dict(json.loads(cache.read_text(encoding="utf-8")))
     good = tuple(task for task in tasks if task.task_id not in verdicts)
     if not good:
         raise DataError(

@@ -3,6 +3,7 @@
 advantages      rewards to group-relative advantages; scores bent on purpose, the order within a task asserted to stay
 artifacts       files made on the way, kept beside the checkpoint until the run has ended; attempts to read, as HTML
 assemble        from a configuration and what it names to a training that is ready to go; may it go on from this policy?
+before          what a start does before it learns, measured once for all runs that begin from it
 batch           one batch: which tasks come next, attempts at them, rewards, advantages
 config          what a policy is trained with; the version of the algorithm
 evaluation      attempts at validation and held-out tasks, measured

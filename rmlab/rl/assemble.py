@@ -20,6 +20,7 @@ from rmlab.policies.folder import record_of
 from rmlab.policies.language_engine import LanguageEngine
 from rmlab.rl.artifacts import ArtifactBuffer
 from rmlab.rl.batch import RolloutContext, TaskSampler
+from rmlab.rl.before import beginning
 from rmlab.rl.config import RLRun
 from rmlab.rl.held_out import benchmarks, pooled_benchmarks
 from rmlab.rl.learner import make_learner
@@ -143,6 +144,7 @@ def make_loop(
         folder / "state.safetensors",
         lambda metrics, step: logger.metrics(metrics, step),
         ArtifactBuffer(folder / "files", logger.artifact),
+        beginning(settings, start.fingerprint(), where),
         checkpoint_seconds=settings.runtime.checkpoint_seconds,
         show=settings.runtime.progress,
     )

@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from rmlab.microswe.task import Task
+from rmlab.microswe.task import Task, tasks_fingerprint
 from rmlab.progress import progress
 from rmlab.rl.artifacts import ArtifactBuffer, episodes_page, spread_over
 from rmlab.rl.batch import RolloutContext, make_batch, step_seed
+from rmlab.rl.before import once
 from rmlab.rl.config import WatchConfig
 from rmlab.rl.evaluation import evaluate, evaluate_held_out, levelled, start_difficulty
 from rmlab.rl.learner import BestWeights, Learner, RLState, load_state, save_state
@@ -36,6 +38,7 @@ Rates = dict[str, dict[str, dict[str, float]]]
 class Loop:
     """One training. validation: tasks of the evaluations; held_out: tasks by benchmark. run: fingerprint that its state belongs to.
 
+    beginning: all but tasks that decides what the start's attempts are (`rmlab.rl.before`).
     artifacts: pages of episodes, and the score table of every evaluation. checkpoint_seconds: between two of them.
     show: draw a progress bar.
     """
@@ -50,6 +53,7 @@ class Loop:
     checkpoint: Path
     log: Log
     artifacts: ArtifactBuffer
+    beginning: list[Any]
     checkpoint_seconds: float = 60.0
     show: bool = True
     held_out_after: Rates = field(default_factory=dict)
@@ -143,8 +147,10 @@ class Loop:
         context, model = self.context, self.context.reward_model
         if state.step == 0 and model is not None and context.reward.transform.difficulty:
             tasks = [*self.validation, *context.sampler.tasks]
-            odds = start_difficulty(
-                context.engine, tasks, context.name, self.watch.difficulty_attempts, context.config, self._seed
+            attempts = self.watch.difficulty_attempts
+            odds, _ = once(
+                [*self.beginning, "difficulty", tasks_fingerprint(tasks), attempts],
+                lambda: start_difficulty(context.engine, tasks, context.name, attempts, context.config, self._seed),
             )
             if context.reward.transform.same_difficulty:
                 odds = levelled(odds, context.sampler.tasks)
@@ -163,7 +169,7 @@ class Loop:
         if (
             state.step == 0
         ):  # after validation: a verifier that cannot read attempts stops the run before this takes its time
-            state.held_out_before = self._evaluate_held_out(state)
+            state.held_out_before = self._evaluate_start(state)
         state.curve.append({"step": float(state.step), **result.metrics})
         state.evaluated = state.step
         if result.metrics["pass_at_1"] > state.best:
@@ -174,12 +180,29 @@ class Loop:
         if result.scores is not None:  # what offline metrics on shifted attempts are computed from
             self.artifacts.scores(f"attempts/look_{state.step:05d}.parquet", result.scores)
 
+    def _evaluate_start(self, state: RLState) -> Rates:
+        """The same at step 0: measured once for all runs that begin alike, and timed in the run that measured."""
+        started, tasks = time.monotonic(), [task for own in self.held_out.values() for task in own]
+        attempts = self.watch.held_out_attempts
+        places = {name: sorted(task.task_id for task in own) for name, own in self.held_out.items()}
+        (rates, metrics), was_kept = once(
+            [*self.beginning, "held_out", places, tasks_fingerprint(tasks), attempts], self._held_out_rates
+        )
+        if was_kept:
+            metrics = {name: value for name, value in metrics.items() if not name.startswith("seconds")}
+        else:
+            metrics = metrics | {"seconds": time.monotonic() - started}
+        self._log(state, "held_out", metrics, state.step)
+        return rates
+
+    def _held_out_rates(self) -> tuple[Rates, dict[str, float]]:
+        context = self.context
+        return evaluate_held_out(context.engine, self.held_out, context.name, context.config, self.watch, self._seed)
+
     def _evaluate_held_out(self, state: RLState, group: str = "held_out", step: int | None = None) -> Rates:
         """Rates on the held-out benchmarks of the weights as they are, logged at a step (None = the present one)."""
-        started, context = time.monotonic(), self.context
-        rates, metrics = evaluate_held_out(
-            context.engine, self.held_out, context.name, context.config, self.watch, self._seed
-        )
+        started = time.monotonic()
+        rates, metrics = self._held_out_rates()
         self._log(state, group, metrics | {"seconds": time.monotonic() - started}, state.step if step is None else step)
         return rates
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmlab import metrics
-from rmlab.files import write_text
+from rmlab.files import made_once, write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.metrics.best_of_k import SUBSETS, picked
 from rmlab.metrics.recalibration import fold_of_clusters
@@ -104,13 +104,15 @@ def baseline_report(
     trajectories, arguments and the text of everything that computes them.
     """
     cache = runs_folder() / "cache" / f"baselines-{_identity(evaluation, validation, replicates, seed, scored)}.json"
-    if cache.is_file():
-        return dict(json.loads(cache.read_text(encoding="utf-8")))
-    scores = score_baselines(evaluation, validation, scored)
-    reports = {name: _reported(name, one, replicates, seed) for name, one in scores.items()}
-    reports["majority"] = _majority(Scores.of_trajectories(evaluation.trajectories), reports["random"], seed)
-    write_text(cache, json.dumps(reports, indent=1))
-    return reports
+
+    def make() -> None:
+        scores = score_baselines(evaluation, validation, scored)
+        reports = {name: _reported(name, one, replicates, seed) for name, one in scores.items()}
+        reports["majority"] = _majority(Scores.of_trajectories(evaluation.trajectories), reports["random"], seed)
+        write_text(cache, json.dumps(reports, indent=1))
+
+    made_once(cache, make)
+    return dict(json.loads(cache.read_text(encoding="utf-8")))
 
 
 def _identity(

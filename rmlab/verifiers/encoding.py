@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmlab.errors import DataError
-from rmlab.files import atomic_path
+from rmlab.files import atomic_path, made_once
 from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.progress import progress
@@ -252,8 +252,9 @@ def _remembered(
         key.append(config.max_tokens)
     path = cache / f"{fingerprint(key)}.npz"
     row = path.with_suffix(".npy")
-    if not path.is_file() or not row.is_file():
-        _remember(path, row, _read(trajectories, tokenizer, config, show))
+    if path.is_file() and not row.is_file():  # in this order: the ids are written first
+        path.unlink(missing_ok=True)
+    made_once(path, lambda: _remember(path, row, _read(trajectories, tokenizer, config, show)))
     ids_M = np.asarray(np.load(row, mmap_mode="r", allow_pickle=False))
     with np.load(path, allow_pickle=False) as saved:
         ids_N = np.split(ids_M, saved["ends"][:-1]) if len(saved["ends"]) else []

@@ -21,13 +21,13 @@ CELLS = [cell for cell in ALL_CELLS if cell["kind"] == "rl"]
 FITTED = {
     **{(f"{kind}_{name}", "good"): "1.5" for kind in ("SLOPE", "SHIFT") for name in design.DISTORTIONS},
     **{(f"SLOPE_within_{role}", role): "0.5" for role in ("good", "poor")},
-    ("good", "good"): "balanced-4000",
-    ("poor", "poor"): "balanced-500",
+    ("good", "good"): "balanced-6000",
+    ("poor", "poor"): "balanced-430",
 }
 """What is fitted to a verifier, whose run has the name of its cell or role here."""
 TRAINED = {c["name"]: c["name"] for c in ALL_CELLS if c["kind"] == "verifier"} | {
-    "good": "balanced-4000",
-    "poor": "balanced-500",
+    "good": "balanced-6000",
+    "poor": "balanced-430",
 }
 PLAN = Plan(ALL_CELLS, FITTED, TRAINED)
 TASKS = [f"t{i}" for i in range(60)]
@@ -136,9 +136,9 @@ def made_runs(folder: Path, of_auc: float, seed: int = 0, lowered: float = 0.0, 
     for cell in CELLS:
         if blocks and cell["block"] not in blocks.split():
             continue
-        amount = float(cell["amount"] or 1400)
+        amount = float(cell["amount"] or 1000)
         if cell["verifier"] not in worth:
-            auc = 0.65 + 0.27 * np.log(amount / 300) / np.log(4000 / 300) + 0.02 * rng.normal()
+            auc = 0.65 + 0.27 * np.log(amount / 250) / np.log(6000 / 250) + 0.02 * rng.normal()
             ece = ECE_OF.get(cell["column"], 0.05) + 0.02 * rng.random()
             worth[cell["verifier"]] = (auc, ece, 0.03 * rng.normal())
         auc, ece, own = worth[cell["verifier"]]

@@ -20,28 +20,31 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     runs = made_runs(tmp_path, 0.8)
     by_name = {run.run.name: run for run in runs}
     wrong = {
-        "execution_free_balanced-300_a_s0": ("seed is 7, the plan's 0", lambda run: run.params.update(seed="7")),
-        "execution_free_balanced-500_b_s0": (
+        "execution_free_balanced-250_a_s0": ("seed is 7, the plan's 0", lambda run: run.params.update(seed="7")),
+        "execution_free_balanced-430_b_s0": (
             "start is a, the plan's b",
             lambda run: run.tags.update(start="runs/policies/a"),
         ),
-        "execution_free_balanced-840_a_s0": ("it has 20 steps, the plan 60", lambda run: run.params.update(steps="20")),
-        "execution_free_balanced-1400_b_s0": (
+        "execution_free_balanced-1000_a_s0": (
+            "it has 20 steps, the plan 60",
+            lambda run: run.params.update(steps="20"),
+        ),
+        "execution_free_balanced-2400_b_s0": (
             "but those of two bugs",
             lambda run: run.files["outcome.json"].update(without=[]),
         ),
-        "execution_free_balanced-2400_a_s0": (
+        "execution_free_balanced-3800_a_s0": (
             "what its verifier is worth",
             lambda run: run.files.pop("verifier_report.json"),
         ),
-        "execution_free_overconfident-500_a_s0": (
+        "execution_free_overconfident-430_a_s0": (
             "with its scores as they are paid",
             lambda run: run.files.pop("paid_report.json"),
         ),
     }
     for name, (_, change) in wrong.items():
         change(by_name[name].run)
-    runs = [run for run in runs if run.run.name != "hybrid_balanced-300_a_s0"]
+    runs = [run for run in runs if run.run.name != "hybrid_balanced-250_a_s0"]
     tags, params = about(next(cell for cell in CELLS if cell["name"] == "execution_a_s0"))
     later = MadeRun("execution_a_s0", "f" * 32, tags, params, files(0.3, None, 0, {}), tmp_path, start_time=9)
     later.files["config.yaml"] = configured(next(cell for cell in CELLS if cell["name"] == "execution_a_s0"))
@@ -49,15 +52,15 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     reasons = dict(study.left_out)
     for name, (words, _) in wrong.items():
         assert words in reasons[name]
-    assert reasons["hybrid_balanced-300_a_s0"] == "no finished run"
+    assert reasons["hybrid_balanced-250_a_s0"] == "no finished run"
     assert reasons["execution_a_s0"] == "run ffffffff: an earlier run of the cell is taken"
     assert study.taken["execution_a_s0"].policy is by_name["execution_a_s0"]
     assert len(study.left_out) == 8
     assert "sets of weights" not in foretelling.markdown(study, answer(study))
-    by_name["hybrid_balanced-500_b_s0"].run.tags.update(start_fingerprint="made anew")
+    by_name["hybrid_balanced-430_b_s0"].run.tags.update(start_fingerprint="made anew")
     text = foretelling.markdown(study, answer(study))
     assert "Start b has 2 sets of weights, which are ranked apart." in text
-    assert "- left out: hybrid_balanced-300_a_s0: no finished run" in text
+    assert "- left out: hybrid_balanced-250_a_s0: no finished run" in text
 
 
 def test_a_run_again_takes_no_result_away(tmp_path: Path) -> None:
@@ -90,13 +93,13 @@ def test_a_run_again_takes_no_result_away(tmp_path: Path) -> None:
         ("affine_good_recalibrated_a_s0", "reward.offset", 0.0),
         ("affine_good_recalibrated_a_s0", "reward.factor", 1.0),
         ("affine_good_recalibrated_a_s0", "algorithm.std_floor", 0.25),
-        ("execution_free_balanced-300_a_s0", "reward.transform.slope", 3.0),
-        ("execution_free_overconfident-500_a_s0", "reward.transform.slope", 1.0),
+        ("execution_free_balanced-250_a_s0", "reward.transform.slope", 3.0),
+        ("execution_free_overconfident-430_a_s0", "reward.transform.slope", 1.0),
         # what no cell varies
-        ("execution_free_balanced-300_a_s0", "rl.groups", 64),
-        ("execution_free_balanced-300_a_s0", "optimizer.learning_rate", 1e-5),
-        ("hybrid_balanced-300_a_s0", "watch.held_out_attempts", 2),
-        ("hybrid_balanced-300_a_s0", "reward.weight", 0.5),
+        ("execution_free_balanced-250_a_s0", "rl.groups", 64),
+        ("execution_free_balanced-250_a_s0", "optimizer.learning_rate", 1e-5),
+        ("hybrid_balanced-250_a_s0", "watch.held_out_attempts", 2),
+        ("hybrid_balanced-250_a_s0", "reward.weight", 0.5),
         ("execution_a_s0", "environment.edits", "stay"),
         ("execution_a_s0", "start", "runs/policies/b"),
     ],
@@ -123,22 +126,22 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
         study = read_study([PolicyRun(changed, paid_by)], PLAN)
         return dict(study.left_out).get(name, "")
 
-    paid, bent = "execution_free_balanced-300_a_s0", "distortion_good_shifted_up_a_s0"
+    paid, bent = "execution_free_balanced-250_a_s0", "distortion_good_shifted_up_a_s0"
     assert reason(paid) == reason(bent) == ""
-    assert reason(paid, verifier_run="balanced-500").endswith(
-        "what paid it (run balanced) is balanced-500, the plan's balanced-300"
+    assert reason(paid, verifier_run="balanced-430").endswith(
+        "what paid it (run balanced) is balanced-430, the plan's balanced-250"
     )
-    assert "is neither here nor in the ledger, the plan's balanced-300" in reason(paid, verifier_run="elsewhere")
-    cell = next(dict(cell) for cell in ALL_CELLS if cell["name"] == "balanced-300")
+    assert "is neither here nor in the ledger, the plan's balanced-250" in reason(paid, verifier_run="elsewhere")
+    cell = next(dict(cell) for cell in ALL_CELLS if cell["name"] == "balanced-250")
     for key, value in (("scale", 600), ("label_ratio", "4:1"), ("refilter", True)):
         own = configured(cell)
-        there = MadeRun("balanced-300", "e" * 32, {}, {}, {"config.yaml": own}, tmp_path)
+        there = MadeRun("balanced-250", "e" * 32, {}, {}, {"config.yaml": own}, tmp_path)
         assert reason(paid, there) == ""
         own["data"][key] = value
-        assert f"what paid it is not balanced-300: its data.{key} is {value}, the plan's" in reason(paid, there)
+        assert f"what paid it is not balanced-250: its data.{key} is {value}, the plan's" in reason(paid, there)
     unpaid = "execution_a_s0"
     assert reason(unpaid) == ""
-    assert "a verifier paid it (run balanced), the plan's run has none" in reason(unpaid, verifier_run="balanced-300")
+    assert "a verifier paid it (run balanced), the plan's run has none" in reason(unpaid, verifier_run="balanced-250")
     assert "fitted.csv has no SLOPE_shifted_up for the verifier that paid (run another)" in reason(
         bent, verifier_run="another"
     )
@@ -146,7 +149,7 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
 
 def test_why_a_cell_has_no_run_is_said() -> None:
     """It failed, was killed, or its run, which the ledger has, was not brought home."""
-    names = ("execution_a_s0", "execution_b_s0", "hybrid_balanced-300_a_s0")
+    names = ("execution_a_s0", "execution_b_s0", "hybrid_balanced-250_a_s0")
     ended = {(names[0], "failed"): 1, (names[0], "killed"): 3}
     reasons = dict(read_study([], replace(PLAN, ended=ended, trained={"0123456789": names[1]})).left_out)
     assert [reasons[name] for name in names] == [

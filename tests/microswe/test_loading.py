@@ -1,4 +1,6 @@
 import dataclasses
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -62,6 +64,18 @@ def test_verdicts_are_kept_for_a_file_and_not_for_another(tmp_path, sandbox, mon
     write_tasks(tmp_path / "t.parquet", [GOOD], {})
     assert load_tasks(tmp_path / "t.parquet", sandbox).left_out == {}
     assert proven == [1]
+
+
+def test_of_several_that_begin_at_once_one_proves(tmp_path, monkeypatch):
+    write_tasks(tmp_path / "tasks.parquet", [GOOD, NO_BUG], {})
+    proven = []
+    monkeypatch.setattr(
+        loading, "prove", lambda tasks, box: (proven.append(1), time.sleep(0.1), {NO_BUG.task_id: PASSES})[2]
+    )
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: load_tasks(tmp_path / "tasks.parquet", None), range(4)))
+    assert proven == [1]
+    assert [one.tasks for one in found] == [(GOOD,)] * 4
 
 
 def test_a_file_without_a_task_that_holds_is_refused(tmp_path, sandbox):

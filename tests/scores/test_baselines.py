@@ -1,3 +1,5 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -121,6 +123,17 @@ def test_the_report_is_computed_once_and_again_for_other_labels(monkeypatch):
     assert baseline_report(EVALUATION, VALIDATION, replicates=20) == first
     with pytest.raises(TypeError, match="'NoneType' object is not callable"):
         baseline_report(pool(*(replace(t, resolved=True) for t in EVALUATION.trajectories)), VALIDATION, replicates=20)
+
+
+def test_of_several_that_ask_at_once_one_computes(monkeypatch):
+    calls, compute = [], baselines.score_baselines
+    monkeypatch.setattr(
+        baselines, "score_baselines", lambda *given: (calls.append(1), time.sleep(0.1), compute(*given))[2]
+    )
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: baseline_report(EVALUATION, VALIDATION, replicates=3), range(4)))
+    assert len(calls) == 1
+    assert found == [found[0]] * 4
 
 
 def test_majority_on_one_task_by_hand():

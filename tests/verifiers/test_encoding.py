@@ -1,5 +1,7 @@
 """What does not fit the context: observations are cut, what fits is as it was, what is not read is counted."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -184,3 +186,14 @@ def test_remembered_ids_are_mapped_from_one_file_and_made_again_where_it_is_lost
     row.unlink()
     assert [e.ids.tolist() for e in encode(pool, tokenizer, PromptConfig(4096), tmp_path)] == alone
     assert encode([], tokenizer, PromptConfig(4096), tmp_path) == []
+
+
+def test_of_several_that_want_ids_at_once_one_reads_them(tokenizer, tmp_path, monkeypatch) -> None:
+    pool, calls, read = episodes(4), [], encoding._read
+    monkeypatch.setattr(encoding, "_read", lambda *given: (calls.append(1), time.sleep(0.1), read(*given))[2])
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: encode(pool, tokenizer, PromptConfig(4096), tmp_path), range(4)))
+    assert len(calls) == 1
+    assert [[e.ids.tolist() for e in one] for one in found] == [
+        [e.ids.tolist() for e in read(pool, tokenizer, PromptConfig(4096), False)]
+    ] * 4

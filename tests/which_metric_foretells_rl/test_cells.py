@@ -11,7 +11,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.rl.config import Scale
 from rmlab.tracking.run_index import RunInfo
-from tests.which_metric_foretells_rl.planned import cells
+from tests.which_metric_foretells_rl.planned import cells, named
 
 
 def test_the_cells_are_those_of_the_design() -> None:
@@ -35,6 +35,14 @@ def test_the_cells_are_those_of_the_design() -> None:
     assert set(Counter((c["start"], c["column"]) for c in final).values()) == {3}
     assert set(Counter((c["start"], c["amount"]) for c in final).values()) == {2}
     assert len({cell["seed"] for cell in planned if cell["kind"] == "verifier"}) == 32
+    trained = [int(str(cell["amount"])) for cell in final]
+    assert trained == sorted(trained, reverse=True), "what takes longest begins first"
+    paid = [cell for cell in planned if cell["block"] == "execution_free"]
+    for first in range(0, 24, 4):
+        four = paid[first : first + 4]
+        assert {cell["column"] for cell in four} == set(design.COLUMNS)
+        assert sorted(str(cell["start"]) for cell in four) == ["a", "a", "b", "b"]
+        assert len({cell["amount"] for cell in four}) == 4
     again = [cell for cell in planned if cell["block"] == "second_seed"]
     assert set(Counter((c["start"], c["column"]) for c in again).values()) == {1}
     doubled = [cell for cell in design.cells(2) if cell["block"] == "verifiers"]
@@ -45,7 +53,7 @@ def test_the_cells_are_those_of_the_design() -> None:
 def state(**fitted: str) -> records.State:
     values = dict.fromkeys((f"{kind}_{name}" for kind in ("SHIFT", "SLOPE") for name in design.DISTORTIONS), "1.5")
     values |= {"SLOPE_within_good": "0.5", "SLOPE_within_poor": "0.7"}
-    roles = {"good": "balanced-4000", "poor": "balanced-500"}
+    roles = {"good": "balanced-6000", "poor": "balanced-430"}
     return records.State({}, {}, values | roles | fitted, dict.fromkeys(roles, "1"))
 
 
@@ -59,8 +67,8 @@ def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.Monk
         found[block] = compose(programs[cell["kind"]], study.command(cell, state())[4:])
     assert (found["verifiers"].data.label_ratio, found["verifiers"].data.scale, found["verifiers"].seed) == (
         "1:1",
-        4000,
-        1023,
+        250,
+        1018,
     )
     assert found["verifiers"].evaluation.policies[-1] == "b_paid_badly"
     assert (
@@ -70,7 +78,7 @@ def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.Monk
     )
     assert found["hybrid"].reward.transform.slope == 3
     assert (found["execution_free"].verifier, found["execution"].verifier) == ("1", "")
-    assert found["execution_free"].start == "runs/policies/a"
+    assert found["execution_free"].start == "runs/policies/b"
     assert (found["execution_free"].watch.outcome_without, found["execution_free"].rl.groups) == (["two_bugs"], 40)
     assert (found["distortion"].reward.transform.slope, found["distortion"].reward.transform.shift) == (1.5, 1.5)
     assert found["unnormalised"].algorithm.scale is Scale.none
@@ -89,11 +97,11 @@ def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.Monk
 
 def test_what_a_cell_waits_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     by_name = {cell["name"]: cell for cell in cells()}
-    paid, bent = by_name["execution_free_balanced-300_a_s0"], by_name["distortion_good_shifted_up_a_s0"]
-    with pytest.raises(DataError, match="the weights of balanced-300 are not here"):
+    paid, bent = by_name["execution_free_balanced-250_a_s0"], by_name["distortion_good_shifted_up_a_s0"]
+    with pytest.raises(DataError, match="the weights of balanced-250 are not here"):
         study.command(paid, state())
     monkeypatch.setattr(records.State, "weights", lambda self, verifier: "2")
-    with pytest.raises(DataError, match="belongs to another training of balanced-4000"):
+    with pytest.raises(DataError, match="belongs to another training of balanced-6000"):
         study.command(bent, state())
     nothing = records.State({}, {}, {}, {})
     with pytest.raises(DataError, match="SLOPE_shifted_up is not fitted yet"):
@@ -138,15 +146,17 @@ def test_finished_cells_are_not_run_again_but_verifiers_that_are_needed_are(monk
     done = {cell["name"]: {"run_id": "9"} for cell in planned}
     everything = records.State({}, done, {}, {})
     assert study.to_do(planned, everything) == []
-    del done["hybrid_mostly_unresolved-500_a_s0"]
+    del done["hybrid_mostly_unresolved-430_a_s0"]
     assert [cell["name"] for cell in study.to_do(planned, everything)] == [
-        "mostly_unresolved-500",
-        "hybrid_mostly_unresolved-500_a_s0",
+        "mostly_unresolved-430",
+        "hybrid_mostly_unresolved-430_a_s0",
     ]
     monkeypatch.setattr(records.State, "weights", lambda self, verifier: "1")
-    assert [cell["name"] for cell in study.to_do(planned, everything)] == ["hybrid_mostly_unresolved-500_a_s0"]
-    retrained = RunInfo("1", "0", "mostly_unresolved-500", {}, 0, 1)
-    assert "--force" in study.command(planned[7], records.State({"mostly_unresolved-500": retrained}, {}, {}, {}))
+    assert [cell["name"] for cell in study.to_do(planned, everything)] == ["hybrid_mostly_unresolved-430_a_s0"]
+    retrained = RunInfo("1", "0", "mostly_unresolved-430", {}, 0, 1)
+    assert "--force" in study.command(
+        named("mostly_unresolved-430")[0], records.State({"mostly_unresolved-430": retrained}, {}, {}, {})
+    )
 
 
 def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:

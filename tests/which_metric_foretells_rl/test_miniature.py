@@ -38,7 +38,7 @@ EASY = [  # beside the rehearsal's settings of RL: tasks and a policy of one cha
     "watch.held_out_attempts=1",
     "optimizer.learning_rate=1e-3",
 ]
-FEW = ("balanced-300", "balanced-500", "overconfident-500")
+FEW = ("balanced-250", "balanced-430", "overconfident-430")
 BLOCKS = ("execution_free", "execution", "distortion")
 """One of each way in which a run is paid: by a verifier, by execution, by scores that are moved."""
 
@@ -56,7 +56,11 @@ def test_a_whole_study_in_miniature(
     (plan / "cells.csv").write_text(csv_text(own))
     write_easy_tasks(tmp_path / "tasks.parquet")
     settings = yaml.safe_load((STUDY / "rehearsal" / "common.yaml").read_text())
-    settings["verifier"] += [f"data.path={small_pool(tmp_path / 'pool.parquet')}", "training.epochs=0.1"]
+    settings["verifier"] += [
+        f"data.path={small_pool(tmp_path / 'pool.parquet')}",
+        "training.epochs=0.1",
+        "evaluation.tasks=80",
+    ]
     settings["rl"] += [f"tasks={tmp_path / 'tasks.parquet'}", "runtime.checkpoint_seconds=0", *EASY]
     (plan / "common.yaml").write_text(yaml.safe_dump(settings))
     write_easy_policy(tmp_path / "runs" / "policies" / "a", steps=4)
@@ -134,7 +138,7 @@ def test_a_whole_study_in_miniature(
 def small_pool(path: Path) -> Path:
     """Some tasks of each part of the shipped attempts with all of their attempts: each verifier would read 26,000."""
     whole, few = read_trajectories(STARTER / "trajectories.parquet"), set[str]()
-    for part, number in (("supervised", 40), ("verifier", 120), ("validation", 8), ("evaluation", 26)):
+    for part, number in (("supervised", 40), ("verifier", 120), ("validation", 8), ("evaluation", 80)):
         few.update(sorted({t.task_id for t in whole.trajectories if t.split == part})[:number])
     write_trajectories(path, [t for t in whole.trajectories if t.task_id in few], whole.metadata)
     return path

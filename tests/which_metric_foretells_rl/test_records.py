@@ -22,13 +22,13 @@ from tests.which_metric_foretells_rl.planned import cells
 
 
 def test_the_ledger_gets_every_finished_run_once(runs_folder: Path, plan: Path) -> None:
-    run = RunInfo("1", "0", "mostly_unresolved-500", {"config_hash": "c", "device": "NVIDIA H200"}, 0, 90_000)
-    carried = RunInfo("2", "0", "mostly_unresolved-500", {"imported_run": "1"}, 0, 90_000)
+    run = RunInfo("1", "0", "mostly_unresolved-430", {"config_hash": "c", "device": "NVIDIA H200"}, 0, 90_000)
+    carried = RunInfo("2", "0", "mostly_unresolved-430", {"imported_run": "1"}, 0, 90_000)
     for one in (run, run, carried):
         records.note(records.State({}, {}, {}, {}, [one]))
     [row] = read_rows(plan / "ledger.csv")
     told = (row["name"], row["run_id"], row["ended"], row["minutes"])
-    assert told == ("mostly_unresolved-500", "1", "finished", "1.5")
+    assert told == ("mostly_unresolved-430", "1", "finished", "1.5")
     assert (row["config_hash"], row["device"]) == ("c", "NVIDIA H200")
 
 
@@ -40,9 +40,9 @@ def test_a_bundle_holds_the_runs_of_the_cells_that_were_asked_for(
     monkeypatch.setattr(exporting, "export_runs", lambda store, path, ids, **options: taken.extend(ids))
     monkeypatch.setattr(Store, "open", lambda uri: None)
     runs = [
-        RunInfo(str(i), "0", name, {}, 0, 1) for i, name in enumerate(("balanced-300", "balanced-500", "balanced-300"))
+        RunInfo(str(i), "0", name, {}, 0, 1) for i, name in enumerate(("balanced-250", "balanced-430", "balanced-250"))
     ]
-    study.export(tmp_path / "runs.zip", records.State({}, {}, {}, {}, runs), {"balanced-300"})
+    study.export(tmp_path / "runs.zip", records.State({}, {}, {}, {}, runs), {"balanced-250"})
     assert taken == ["0", "2"]
 
 
@@ -62,17 +62,17 @@ def test_the_last_command_of_the_page_writes_beside_the_ledger(
 
 
 def test_two_that_note_at_a_time_lose_no_line(runs_folder: Path, plan: Path) -> None:
-    infos = [RunInfo(str(i), "0", "mostly_unresolved-500", {}, 0, 1) for i in range(12)]
+    infos = [RunInfo(str(i), "0", "mostly_unresolved-430", {}, 0, 1) for i in range(12)]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda info: records.note(records.State({}, {}, {}, {}, [info])), infos))
     assert len(read_rows(plan / "ledger.csv")) == 12
 
 
 def test_an_earlier_failure_says_nothing_of_this_time(runs_folder: Path) -> None:
-    RunLogger.start(Store.open(None), "x", "balanced-300", kind="verifier").fail(ValueError("not finite"))
-    assert records.tracked_as_failed("balanced-300", time.time() - 60)
-    assert not records.tracked_as_failed("balanced-300", time.time() + 60)
-    assert not records.tracked_as_failed("balanced-500", time.time() - 60)
+    RunLogger.start(Store.open(None), "x", "balanced-250", kind="verifier").fail(ValueError("not finite"))
+    assert records.tracked_as_failed("balanced-250", time.time() - 60)
+    assert not records.tracked_as_failed("balanced-250", time.time() + 60)
+    assert not records.tracked_as_failed("balanced-430", time.time() - 60)
 
 
 def test_the_run_that_finished_first_is_a_cells_result(monkeypatch: pytest.MonkeyPatch, runs_folder: Path) -> None:
@@ -90,23 +90,23 @@ def test_the_run_that_finished_first_is_a_cells_result(monkeypatch: pytest.Monke
 def test_a_run_that_has_a_cells_name_alone_is_none_of_it(runs_folder: Path, plan: Path) -> None:
     wrong = {"tracking.experiment": "other", "preset": "demo", "data.scale": 600, "prompt.max_tokens": 512}
     for key, value in wrong.items():
-        made_run("balanced-300", {key: value})
-    right = made_run("balanced-300")
+        made_run("balanced-250", {key: value})
+    right = made_run("balanced-250")
     assert [run.run_id for run in records.look().runs] == [right]
-    assert records.look().finished["balanced-300"].run_id == right
+    assert records.look().finished["balanced-250"].run_id == right
 
 
 def test_a_run_that_another_verifier_paid_is_none_of_its_cell(
     runs_folder: Path, plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own, other = made_run("balanced-300"), made_run("balanced-500", {"data.scale": 500, "seed": 1001})
-    paid, unpaid = "execution_free_balanced-300_a_s0", "execution_a_s0"
+    own, other = made_run("balanced-250"), made_run("balanced-430", {"data.scale": 430, "seed": 1001})
+    paid, unpaid = "execution_free_balanced-250_a_s0", "execution_a_s0"
     wrong = [made_run(paid, verifier=other), made_run(paid, verifier="elsewhere"), made_run(unpaid, verifier=own)]
     assert {run.run_id for run in records.look().runs} == {own, other}
     said = capsys.readouterr().err
     reasons = (
-        f"what paid it (run {other[:8]}) is balanced-500, the plan's balanced-300",
-        "what paid it (run elsewher) is neither here nor in the ledger, the plan's balanced-300",
+        f"what paid it (run {other[:8]}) is balanced-430, the plan's balanced-250",
+        "what paid it (run elsewher) is neither here nor in the ledger, the plan's balanced-250",
         f"a verifier paid it (run {own[:8]}), the plan's run has none",
     )
     for run, reason in zip(wrong, reasons, strict=True):
@@ -115,7 +115,7 @@ def test_a_run_that_another_verifier_paid_is_none_of_its_cell(
     records.note(records.look())
     assert [records.look().done[name]["run_id"] for name in (paid, unpaid)] == right
     elsewhere = {
-        "name": "balanced-300",
+        "name": "balanced-250",
         "run_id": "elsewhere",
         "ended": "finished",
     }  # that was trained on another machine

@@ -15,7 +15,7 @@ from rmlab.errors import DataError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from tests.which_metric_foretells_rl.planned import cells
+from tests.which_metric_foretells_rl.planned import BALANCED, cells, named
 
 
 def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
@@ -25,20 +25,22 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
         return [
             sys.executable,
             "-c",
-            f"import sys; print('{cell['name']}'); sys.exit({int(cell['name'] == 'mostly_resolved-300')})",
+            f"import sys; print('{cell['name']}'); sys.exit({int(cell['name'] == 'mostly_resolved-250')})",
         ]
 
     monkeypatch.setattr(study, "command", command)
     monkeypatch.setattr(study, "tracked_as_failed", lambda name, since: True)
-    assert study.run_slice(cells()[10:13], 5, 2) == ["mostly_resolved-300"]
+    assert study.run_slice(named("mostly_unresolved-3800", "mostly_unresolved-6000", "mostly_resolved-250"), 5, 2) == [
+        "mostly_resolved-250"
+    ]
     logs = runs_folder / records.EXPERIMENT
     assert sorted(path.stem for path in logs.iterdir()) == [
-        "mostly_resolved-300",
-        "mostly_unresolved-2400",
-        "mostly_unresolved-4000",
+        "mostly_resolved-250",
+        "mostly_unresolved-3800",
+        "mostly_unresolved-6000",
     ]
-    assert "mostly_resolved-300 failed: mostly_resolved-300 (" in capsys.readouterr().out, "the last line of its log"
-    assert study.run_slice(cells()[:3], 0.5, 2) == [], "too little time is left to begin one"
+    assert "mostly_resolved-250 failed: mostly_resolved-250 (" in capsys.readouterr().out, "the last line of its log"
+    assert study.run_slice(named(*BALANCED[:3]), 0.5, 2) == [], "too little time is left to begin one"
 
 
 def test_cards_are_filled_evenly_and_each_command_sees_its_own(
@@ -98,15 +100,15 @@ def test_a_cell_that_failed_twice_is_given_up(
         return [sys.executable, "-c", "raise SystemExit(1)"]
 
     monkeypatch.setattr(study, "command", command)
-    one = cells()[:1]
+    one = named(*BALANCED[:1])
     for _ in range(2):
         assert study.to_do(one, records.look()) == one
-        assert study.run_slice(one, 5, 1) == ["balanced-300"]
-    assert "balanced-300 is given up: it failed 2 times\n" in capsys.readouterr().out
-    assert records.look().ended == {("balanced-300", "failed"): 2}
+        assert study.run_slice(one, 5, 1) == ["balanced-250"]
+    assert "balanced-250 is given up: it failed 2 times\n" in capsys.readouterr().out
+    assert records.look().ended == {("balanced-250", "failed"): 2}
     assert records.look().done == {}
     assert study.to_do(one, records.look()) == []
-    assert "given up  balanced-300  it failed 2 times" in study.said(one, records.look())
+    assert "given up  balanced-250  it failed 2 times" in study.said(one, records.look())
 
 
 def test_a_cell_that_was_killed_three_times_is_given_up_with_all_that_it_would_pay(
@@ -115,10 +117,10 @@ def test_a_cell_that_was_killed_three_times_is_given_up_with_all_that_it_would_p
     """By a machine that has too little memory, say: the next slice would start it again, and lose its time again."""
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", killed])
-    two = cells()[:2]
-    assert study.run_slice(two, 5, 1) == ["balanced-300", "balanced-500"], "the next ones may be spared"
+    two = named(*BALANCED[:2])
+    assert study.run_slice(two, 5, 1) == ["balanced-250", "balanced-430"], "the next ones may be spared"
     said = capsys.readouterr().out
-    assert "balanced-300 was killed (signal 9): it said nothing (" in said
+    assert "balanced-250 was killed (signal 9): it said nothing (" in said
     assert "given up" not in said
     interrupted = "import sys; print('a lease was lost'); sys.exit(130)"
     for program in (killed, interrupted):
@@ -126,18 +128,18 @@ def test_a_cell_that_was_killed_three_times_is_given_up_with_all_that_it_would_p
         assert study.to_do(two[:1], records.look()) == two[:1]
         study.run_slice(two[:1], 5, 1)
     said = capsys.readouterr().out
-    assert "balanced-300 was interrupted: a lease was lost (" in said
-    assert "balanced-300 is given up: it was killed 3 times\n" in said
+    assert "balanced-250 was interrupted: a lease was lost (" in said
+    assert "balanced-250 is given up: it was killed 3 times\n" in said
     known = records.look()
-    assert known.ended == {("balanced-300", "killed"): 3, ("balanced-500", "killed"): 1}
-    waits = [cell for cell in cells() if cell["verifier"] == "balanced-300"]
+    assert known.ended == {("balanced-250", "killed"): 3, ("balanced-430", "killed"): 1}
+    waits = [cell for cell in cells() if cell["verifier"] == "balanced-250"]
     assert {cell["block"] for cell in waits} == {"verifiers", "execution_free", "second_seed", "hybrid"}
     assert study.to_do(waits, known) == []
-    line = "given up  hybrid_balanced-300_a_s0  its verifier balanced-300 is given up: it was killed 3 times"
+    line = "given up  hybrid_balanced-250_a_s0  its verifier balanced-250 is given up: it was killed 3 times"
     assert line in study.said(waits, known)
-    assert study.main(["balanced-300", "hybrid", "--minutes", "0"]) == 0
+    assert study.main(["balanced-250", "hybrid", "--minutes", "0"]) == 0
     assert capsys.readouterr().out == "23 cells of 25 to do, 2 given up\n"
-    [left] = [reason for name, reason in read_study([]).left_out if name == "hybrid_balanced-300_a_s0"]
+    [left] = [reason for name, reason in read_study([]).left_out if name == "hybrid_balanced-250_a_s0"]
     assert left == "no finished run"
 
 
@@ -151,15 +153,15 @@ def test_what_a_slice_cuts_short_has_not_been_killed_but_what_hangs_has(
     hears = "import time; time.sleep(60)"
     for name, value in (("LEAST_SECONDS", {"verifier": 3}), ("STOP", 2.0), ("KILL", 1.0)):
         monkeypatch.setattr(study, name, value)
-    programs = {"balanced-300": hears, "balanced-500": deaf}
+    programs = {"balanced-250": hears, "balanced-430": deaf}
     monkeypatch.setattr(study, "command", lambda cell, *given: [sys.executable, "-c", programs[cell["name"]]])
-    for seconds, ended in ((90, {}), (1, {("balanced-500", "killed"): 1})):
+    for seconds, ended in ((90, {}), (1, {("balanced-430", "killed"): 1})):
         monkeypatch.setattr(study, "SECONDS", {"verifier": seconds})
         began = time.monotonic()
-        assert study.run_slice(cells()[:2], 0.1, 2) == [name for name, _ in ended]
+        assert study.run_slice(named(*BALANCED[:2]), 0.1, 2) == [name for name, _ in ended]
         assert time.monotonic() - began < 12
         assert records.look().ended == ended
-    assert "balanced-500 did not stop when it was told to and was killed: deaf (" in capsys.readouterr().out
+    assert "balanced-430 did not stop when it was told to and was killed: deaf (" in capsys.readouterr().out
 
 
 def test_mistakes_of_set_up_are_no_failures_of_cells_and_end_the_slice(
@@ -170,13 +172,13 @@ def test_mistakes_of_set_up_are_no_failures_of_cells_and_end_the_slice(
     refused = "import sys; print('runs/policies/a: there is no such file or folder'); sys.exit({})"
     for code in (1, 2):
         monkeypatch.setattr(study, "command", lambda *given, code=code: [sys.executable, "-c", refused.format(code)])
-        assert study.run_slice(cells()[:4], 5, 1) == ["balanced-300", "balanced-500"]
+        assert study.run_slice(named(*BALANCED[:4]), 5, 1) == ["balanced-250", "balanced-430"]
         said = capsys.readouterr().out
         words = f"ended with {code} without a failed run, which is not counted"
-        assert f"balanced-300 {words}: runs/policies/a: there is no such file or folder (" in said
-        assert f"balanced-500 {words}; no further cell begins: runs/policies/a" in said
+        assert f"balanced-250 {words}: runs/policies/a: there is no such file or folder (" in said
+        assert f"balanced-430 {words}; no further cell begins: runs/policies/a" in said
     assert records.look().ended == {}
-    assert len(study.to_do(cells()[:3], records.look())) == 3
+    assert len(study.to_do(named(*BALANCED[:3]), records.look())) == 3
 
 
 def test_what_cells_begin_from_is_there_before_the_first_begins(
@@ -189,3 +191,29 @@ def test_what_cells_begin_from_is_there_before_the_first_begins(
     with pytest.raises(DataError, match=r"^runs/policies/a and runs/policies/b: not on this machine"):
         study.main(["execution", "--minutes", "4"])
     assert study.main(["execution", "--minutes", "0"]) == 0, "where nothing begins nothing has to be there"
+
+
+def test_a_run_begins_once_its_verifier_is_trained_and_others_before_it(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the order in which blocks are named; what nobody here makes is not waited for."""
+    paid, unpaid, other = named(
+        "execution_free_balanced-250_a_s0", "execution_a_s0", "execution_free_balanced-430_b_s0"
+    )
+    made = runs_folder / "weights"
+
+    def command(cell: records.Cell, *given: object) -> list[str]:
+        if cell is other or (cell is paid and not made.exists()):
+            raise DataError(f"the weights of {cell['verifier']} are not here")
+        program = f"import pathlib, time; time.sleep(0.5); pathlib.Path({str(made)!r}).touch()"
+        return [sys.executable, "-c", program if cell["kind"] == "verifier" else ""]
+
+    monkeypatch.setattr(study, "command", command)
+    verifier = named("balanced-250")[0]
+    assert study.run_slice([paid, verifier, other, unpaid], 5, 2) == [other["name"]]
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said if " begins, " in line] == [verifier["name"], unpaid["name"], paid["name"]]
+    assert said[-1] == f"{other['name']}: the weights of balanced-430 are not here"
+    assert study.main(["execution", "balanced-250", "--dry-run"]) == 0
+    listed = [line.split()[2] for line in capsys.readouterr().out.splitlines() if line.startswith("to do     ")]
+    assert [name.partition("_")[0] for name in listed] == ["execution"] * 4 + ["balanced-250"]

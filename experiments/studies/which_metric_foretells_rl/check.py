@@ -10,8 +10,10 @@ the pool, and again in every batch of RL.
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from experiments.studies.which_metric_foretells_rl.records import fitted as fitt
 from experiments.studies.which_metric_foretells_rl.records import look
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
+from rmlab.launchers.local import usable_cores
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.report import report
@@ -73,6 +76,12 @@ class Pool:
 def worth(scores: Scores) -> Report:
     """The metrics of a table but those of patches, which are not asked for here and take most of the time."""
     return report(replace(scores, patch=np.full(len(scores), "")), replicates=0)
+
+
+def worths(tables: Sequence[Scores]) -> list[Report]:
+    """`worth` of each table, side by side on the cores of this machine: cards wait for the verdict."""
+    with ProcessPoolExecutor(min(len(tables), usable_cores()), get_context("fork")) as processes:
+        return list(processes.map(worth, tables))
 
 
 def fitted(good: Pool, poor: Pool) -> dict[str, float]:
@@ -128,9 +137,8 @@ def assert_ranks(pool: Pool, found: dict[str, TransformConfig]) -> None:
     Metrics of patches are not among them: a patch's score is the mean, or the sum, of its attempts' scores, and means change places
     under a map that leaves the order of the attempts as it is.
     """
-    plain = worth(pool.scores)
-    for name, config in found.items():
-        bent = worth(pool.bent(config))
+    plain, *moved = worths([pool.scores, *(pool.bent(config) for config in found.values())])
+    for name, bent in zip(found, moved, strict=True):
         for metric in ("auc_within_task", "auc_pooled", "rm_at_k"):
             if bent.get(metric) != plain.get(metric):
                 raise DataError(f"{name} changed {metric} on the pool: it is no change of calibration alone")
@@ -182,7 +190,7 @@ def slope_of(cell: dict[str, str]) -> float:
 def main() -> int:
     """Writes both files and prints the verdict; 1 where the design is not met."""
     state, store, folder = look(), Store.open(None), plan_folder()
-    rows, pools, missing = list[dict[str, Any]](), dict[str, Pool](), list[str]()
+    tables, pools, missing = dict[str, Scores](), dict[str, Pool](), list[str]()
     planned, before = read(folder / "cells.csv"), {row["name"]: row for row in read(folder / "design.csv")}
     slopes = {cell["verifier"]: slope_of(cell) for cell in planned if cell["block"] == "execution_free"}
     for cell in planned:
@@ -190,21 +198,27 @@ def main() -> int:
             continue
         if cell["name"] not in state.finished:
             missing.append(cell["name"])
-            rows += [before[cell["name"]]] if cell["name"] in before else []  # of a training on another machine
             continue
         run_id = state.finished[cell["name"]].run_id
         pool = Pool.of(read_score_table(get_run(store, run_id).artifact("scores.parquet")))
         paid = TransformConfig(slope=slopes.get(cell["name"], 1.0))
-        rows.append(row_of(cell, worth(pool.bent(paid)), run_id))
-        pools[cell["name"]] = pool
+        pools[cell["name"]], tables[cell["name"]] = pool, pool.bent(paid)
     if missing:
         print(f"not trained here: {', '.join(missing)}")
     if not pools:
         raise DataError("no verifier of this study is trained here: study.py verifiers trains them")
+    found_of = dict(zip(tables, worths(list(tables.values())), strict=True))
+    rows = [
+        row_of(cell, found_of[name], state.finished[name].run_id)
+        if (name := cell["name"]) in found_of
+        else before[name]  # of a training on another machine
+        for cell in planned
+        if cell["kind"] == "verifier" and cell["name"] in found_of | before
+    ]
     write_text(folder / "design.csv", csv_text(rows))
     own = [row for row in rows if row["block"] == "verifiers"]
     found = faults(own)
-    print("\n".join(found) or "the design is met")
+    print("\n".join(found) or "the design is met", flush=True)
     if (
         len(own) == VERIFIERS
         and {row["name"] for row in own} <= pools.keys()

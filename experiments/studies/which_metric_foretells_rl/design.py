@@ -1,13 +1,14 @@
 """Every verifier and every run of RL of this study, by its name: writes cells.csv of the plan's folder.
 
     python experiments/studies/which_metric_foretells_rl/design.py
-    python experiments/studies/which_metric_foretells_rl/design.py --times 2       # where the check of the design asks for it: README.md
-    python experiments/studies/which_metric_foretells_rl/design.py --slopes 1.5 2 3 4 6 8
+    python experiments/studies/which_metric_foretells_rl/design.py --times 1.4     # where the check of the design asks for it: README.md
+    python experiments/studies/which_metric_foretells_rl/design.py --slopes 1.2 1.5 3 5 8 12
 
 The columns say what a cell is, `overrides` what its command has beside the settings that all cells of its kind share (`study.py`).
 A verifier that is chosen once all are trained stands by its role, `good` or `poor`, and so does what is fitted to it (SLOPE_...,
-SHIFT_..., see `check.py`). Nothing here is random. What the check of the design has chosen becomes the default in this file, so that both
-agree.
+SHIFT_..., see `check.py`). Nothing here is random. Cells stand in the order in which they are begun: where the time runs out, each column
+and start has as many runs as the others, but for one. What the check of the design has chosen becomes the default in this file, so that
+both agree.
 """
 
 import argparse
@@ -19,17 +20,19 @@ from analysis.foretelling_plan import plan_folder
 from analysis.style import csv_text
 from rmlab.files import write_text
 
-AMOUNTS = (300, 500, 840, 1400, 2400, 4000)
+AMOUNTS = (250, 430, 1000, 2400, 3800, 6000)
 COLUMNS = {"balanced": "1:1", "mostly_unresolved": "1:4", "mostly_resolved": "4:1", "overconfident": "1:1"}
 """Column of the factorial -> resolved to unresolved attempts in training."""
 TIMES = 1.0
 """What the amounts are multiplied by."""
-SLOPES = (3.0,) * 6
-"""What the logits of `overconfident` are multiplied by, for each amount."""
-RISING = ((1.5, 2.0, 3.0, 4.0, 6.0, 8.0), (1.2, 1.5, 3.0, 5.0, 8.0, 12.0))
-OTHER_SLOPES = (*RISING, *(slopes[::-1] for slopes in RISING))
-"""In the order in which the check of the design falls back on them. A larger amount makes AUC higher and ECE lower, which correlates
-them; overconfidence that rises with the amount takes that out of the column, and training is not touched."""
+LARGER = 1.4
+"""The same where the check of the design asks for larger ones: at 4:1 the collected attempts fill 8,775."""
+SLOPES = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""What the logits of `overconfident` are multiplied by, for each amount. A larger amount makes AUC higher and, of three columns, ECE lower
+in the end; overconfidence that rises with the amount goes against it, and training is not touched."""
+OTHER_SLOPES = ((1.2, 1.5, 3.0, 5.0, 8.0, 12.0), (1.2, 1.5, 2.0, 8.0, 16.0, 24.0), (3.0,) * 6, SLOPES[::-1])
+"""In the order in which the check of the design falls back on them."""
+EVERY_SLOPES = (SLOPES, *OTHER_SLOPES)
 STARTS = ("a", "b")
 VOLUNTARY_AMOUNTS = (500, 1000, 2000, 4000)
 VOLUNTARY_COLUMNS = ("balanced", "mostly_resolved")
@@ -42,7 +45,8 @@ Cell = dict[str, Any]
 
 
 def verifiers(times: float = TIMES) -> list[Cell]:
-    """24 of a factorial amount x column with final evidence, and 8 with voluntary evidence: each a training of its own.
+    """24 of a factorial amount x column with final evidence, and 8 with voluntary evidence: each a training of its own. The largest
+    amounts, which take longest, come first.
 
     times: the amounts of the 24; more than 1 is a second training of all, with other seeds.
     """
@@ -66,20 +70,38 @@ def verifiers(times: float = TIMES) -> list[Cell]:
         for place, column in enumerate(VOLUNTARY_COLUMNS)
         for row, amount in enumerate(VOLUNTARY_AMOUNTS)
     ]
-    return [*final, *voluntary]
+    return [*sorted(final, key=_amount, reverse=True), *sorted(voluntary, key=_amount, reverse=True)]
+
+
+def _amount(cell: Cell) -> int:
+    return int(cell["amount"])
+
+
+TURNS = (0, 3, 1, 4, 2, 5)
+"""Rounds in which the 24 pay: one of each column a round, of four amounts, two of either start."""
+
+
+def in_turn(trained: list[Cell]) -> list[Cell]:
+    """The 24 in the order in which they pay."""
+    of = {
+        column: sorted((c for c in trained if (c["block"], c["column"]) == ("verifiers", column)), key=_amount)
+        for column in COLUMNS
+    }
+    ahead = dict(zip(COLUMNS, (0, 2, 1, 3), strict=True))
+    return [of[column][(turn + ahead[column]) % len(AMOUNTS)] for turn in TURNS for column in COLUMNS]
 
 
 def second_seeds(trained: list[Cell]) -> list[Cell]:
     """Those of the 24 that pay a policy of a second seed too: one of each column and start, the k-th smallest amount in turn."""
     own = [cell for cell in trained if cell["block"] == "verifiers"]
     strata = [(column, start) for column in COLUMNS for start in STARTS]
-    of = {s: [c for c in own if (c["column"], c["start"]) == s] for s in strata}
+    of = {s: sorted((c for c in own if (c["column"], c["start"]) == s), key=_amount) for s in strata}
     return [of[stratum][place % len(of[stratum])] for place, stratum in enumerate(strata)]
 
 
 def runs(trained: list[Cell], slopes: Sequence[float] = SLOPES) -> list[Cell]:
     """Every run of RL."""
-    final = [cell for cell in trained if cell["evidence"] == "final"]
+    final = in_turn(trained)
     voluntary = [cell for cell in trained if cell["evidence"] == "voluntary"]
     sloped = _overconfident(trained, slopes)
     return [
@@ -145,7 +167,7 @@ def _run(
 
 def _overconfident(trained: list[Cell], slopes: Sequence[float]) -> dict[str, list[str]]:
     """What the runs that each verifier pays have beside its name: the slope of those whose logits are multiplied."""
-    own = [cell["name"] for cell in trained if cell["column"] == "overconfident"]
+    own = [cell["name"] for cell in sorted(trained, key=_amount) if cell["column"] == "overconfident"]
     sloped = zip(own, slopes, strict=True)
     return {cell["name"]: [] for cell in trained} | {n: [f"reward.transform.slope={s:g}"] for n, s in sloped}
 

@@ -11,8 +11,6 @@ from rmlab.errors import DataError
 from rmlab.paths import REPOSITORY
 
 STUDIES = REPOSITORY / "experiments" / "studies"
-SMALLER_AMOUNTS = (250, 4000)
-"""Attempts that trainings of data_scale learned from, about as many as this design has; label_ratio has 4,000 alone."""
 TASKS = 1548
 """Evaluation tasks without those of two bugs."""
 
@@ -28,9 +26,6 @@ def landed() -> dict[str, float]:
         rows = single.loc[(reward, "final")]
         x = [auc[name.split(", ")[1]] for name in rows.paid_by]
         slope[reward] = float(np.polyfit(x, rows.difference, 1)[0])
-    trained: Any = pd.read_csv(STUDIES / "label_ratio" / "runs.csv")
-    fewer: Any = pd.read_csv(STUDIES / "data_scale" / "runs.csv")
-    fewer = fewer[fewer.level.between(*SMALLER_AMOUNTS)]
     return {
         "slope_execution_free": slope["execution_free"],
         "slope_hybrid": slope["hybrid"],
@@ -42,23 +37,8 @@ def landed() -> dict[str, float]:
         "spread_seed": float(
             np.sqrt(np.var([row[2][1] for row in page_rows(r"\d \| \d+ ")], ddof=1) - own_error(834) ** 2)
         ),
-        "spread_auc": spread(trained, "auc_within_task"),
-        "spread_ece": spread(trained, "ece_width_10"),
-        # at the amounts that this design has, of the small base
-        "spread_auc_by_amount": spread(fewer, "auc_within_task"),
-        "spread_ece_by_amount": spread(fewer, "ece_width_10"),
         "error_own": own_error(TASKS),
     }
-
-
-def spread(trained: Any, metric: str) -> float:
-    """Standard deviation between the trainings of a level, over levels."""
-    return float(np.sqrt(trained.groupby("level")[metric].var(ddof=1).mean()))
-
-
-def by_amount(known: dict[str, float]) -> dict[str, float]:
-    """The same numbers with the spread between trainings on 250 to 4,000 attempts in place of the one at 4,000."""
-    return known | {name: known[f"{name}_by_amount"] for name in ("spread_auc", "spread_ece")}
 
 
 def page_rows(begins: str) -> list[list[list[float]]]:

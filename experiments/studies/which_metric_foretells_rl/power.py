@@ -2,8 +2,8 @@
 
     python experiments/studies/which_metric_foretells_rl/power.py        # 40 seconds on one core
 
-Verifiers lie where the design puts them: AUC within task rises with the amount, ECE is moved by the column, both with the spread
-between trainings of the landed runs. What RL makes of a verifier is a line in AUC (and, where a scenario says so, in ECE) plus a
+Verifiers lie where finished trainings of the same preset lie (`measured.py`): AUC within task by amount, ECE by amount and column, both
+with the spread that these trainings have. What RL makes of a verifier is a line in AUC (and, where a scenario says so, in ECE) plus a
 deviation of the training, one of the RL seed, and the noise of the evaluation tasks. `landed.py` says which runs the lines and the
 deviations are from.
 """
@@ -11,22 +11,20 @@ deviations are from.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
-from scipy.special import expit
 
 from analysis.causal import equivalence
 from analysis.foretelling_causal import MARGIN
 from analysis.foretelling_design import CORRELATION, HIGH, LOW, MOST_LOW
 from analysis.rank_statistics import permutation_p, rank_correlations, rank_regression, stronger, unit_weights
 from analysis.style import csv_text
-from experiments.studies.which_metric_foretells_rl.design import AMOUNTS, COLUMNS, OTHER_SLOPES, SLOPES
-from experiments.studies.which_metric_foretells_rl.landed import TASKS, by_amount, landed
+from experiments.studies.which_metric_foretells_rl.design import AMOUNTS, COLUMNS, EVERY_SLOPES, LARGER, SLOPES
+from experiments.studies.which_metric_foretells_rl.landed import TASKS, landed
+from experiments.studies.which_metric_foretells_rl.measured import Measured
 from rmlab.files import write_text
 from rmlab.metrics.sweep_levels import LEVEL, Spread
 
@@ -39,7 +37,7 @@ DRAWS, REPLICATES, PERMUTATIONS = 400, 400, 1000
 class Scenario:
     """auc, ece: points of pass@1 between the least and the most of the design. training, seed: standard deviations of the outcome.
     seeds: of RL, averaged. verifiers: how many of the 24 there are. of_column: points by which the columns differ in themselves.
-    by_amount: whether trainings differ as much as those of data_scale on as few attempts."""
+    apart: by how many times as much trainings of one amount differ as the measured ones."""
 
     name: str
     auc: float
@@ -49,25 +47,53 @@ class Scenario:
     seeds: int = 1
     verifiers: int = 24
     of_column: float = 0.0
-    by_amount: bool = False
+    apart: float = 1.0
 
 
-AUC_RANGE = (0.65, 0.92)
-ECE_OF = {"balanced": 0.07, "mostly_unresolved": 0.15, "mostly_resolved": 0.32}
-"""In the middle of the amounts; `overconfident` is the first with what multiplied logits add."""
 MEASURED = 0.008
 """Standard deviation of what the tasks of the pool add to a verifier's AUC and ECE."""
+EARLIER = (300, 500, 840, 1400, 2400, 4000)
+"""Amounts of the plan before anything was measured; it fell back on twice as many."""
 
 
-@cache
-def added_ece(slope: float, auc: float = 0.8, rate: float = 0.27) -> float:
-    """What calibrated scores miss by in the mean once their logits are multiplied, where the logits of resolved and of unresolved
-    attempts are two normal distributions that give this AUC, and this share is resolved."""
-    distance = np.sqrt(2) * stats.norm.ppf(auc)
-    x_X = np.linspace(-8, 8 + distance, 4001)
-    logit_X = distance * x_X - distance**2 / 2 + np.log(rate / (1 - rate))
-    density_X = rate * stats.norm.pdf(x_X - distance) + (1 - rate) * stats.norm.pdf(x_X)
-    return float(np.average(np.abs(expit(slope * logit_X) - expit(logit_X)), weights=density_X))
+@dataclass(frozen=True)
+class Drawn:
+    """Where the verifiers of a design lie in the mean, and how much trainings deviate. ece_TN, ece_spread_TN: for each of T sets of slopes
+    of `overconfident` that are tried, the planned one first."""
+
+    start_N: Any
+    auc_N: Any
+    auc_spread: float
+    ece_TN: Any
+    ece_spread_TN: Any
+
+    @classmethod
+    def of(
+        cls,
+        measured: Measured,
+        amounts: Sequence[int] = AMOUNTS,
+        tried: Sequence[Sequence[float]] = EVERY_SLOPES,
+        apart: float = 1.0,
+    ) -> "Drawn":
+        """The 24 of cells.csv, the k-th amount there as the k-th of `amounts`."""
+        design = CELLS[CELLS.block == "verifiers"]
+        rows = [(column, AMOUNTS.index(amount)) for column, amount in zip(design.column, design.amount, strict=True)]
+
+        def slope(column: str, rank: int, slopes: Sequence[float]) -> float:
+            return slopes[rank] if column == "overconfident" else 1.0
+
+        return cls(
+            design.start.to_numpy(),
+            np.array([measured.auc(column, amounts[rank]) for column, rank in rows]),
+            apart * measured.spread_auc(),
+            np.array([[measured.ece(c, amounts[r], slope(c, r, slopes)) for c, r in rows] for slopes in tried]),
+            apart * np.array([[measured.spread_ece(c, slope(c, r, slopes)) for c, r in rows] for slopes in tried]),
+        )
+
+    @property
+    def ends(self) -> Any:
+        """The least and the most of AUC, then of ECE, in the mean."""
+        return [(float(x.min()), float(x.max())) for x in (self.auc_N, self.ece_TN[0])]
 
 
 @dataclass(frozen=True)
@@ -89,57 +115,55 @@ class Made:
         return bool((self.shown_auc_N < LOW).sum() <= MOST_LOW and self.shown_auc_N.max() >= HIGH)
 
 
-EVERY_SLOPES = (SLOPES, *OTHER_SLOPES)
-
-
-def made(
-    design: Any, known: dict[str, float], rng: np.random.Generator, tried: Sequence[Sequence[float]] = EVERY_SLOPES
-) -> Made:
-    """Verifiers of one study: drawn, and then checked as check.py does. tried: slopes of `overconfident`, the planned ones first."""
-    low, high = AUC_RANGE
-    count, start_N = len(design), design.start.to_numpy()
-    place_N = (
-        np.log(design.amount / design.amount.min()) / np.log(design.amount.max() / design.amount.min())
-    ).to_numpy()
-    auc_N = np.clip(low + (high - low) * place_N + known["spread_auc"] * rng.normal(size=count), 0.4, 1.0)
-    deviation_N = known["spread_ece"] * rng.normal(size=count)
+def made(drawn: Drawn, rng: np.random.Generator) -> Made:
+    """Verifiers of one study: drawn, and then checked as check.py does."""
+    count = len(drawn.start_N)
+    auc_N = np.clip(drawn.auc_N + drawn.auc_spread * rng.normal(size=count), 0.4, 1.0)
+    deviation_N = rng.normal(size=count)
     noise_N, ece_noise_N = MEASURED * rng.normal(size=(2, count))
     checked = []
-    for slopes in tried:
-        added = {amount: added_ece(slope) for amount, slope in zip(AMOUNTS, slopes, strict=True)}
-        mean_N = np.array(
-            [
-                ECE_OF[column] if column in ECE_OF else ECE_OF["balanced"] + added[amount]
-                for column, amount in zip(design.column, design.amount, strict=True)
-            ]
-        )
-        ece_N = np.abs(mean_N * (1.15 - 0.3 * place_N) + deviation_N)
-        found = Made(auc_N, ece_N, auc_N + noise_N, ece_N + ece_noise_N, 0.0, False)
-        rho = correlated(found.shown_auc_N, found.shown_ece_N, start_N)
-        checked.append(replace(found, correlation=rho, met=abs(rho) < CORRELATION))
+    for mean_N, spread_N in zip(drawn.ece_TN, drawn.ece_spread_TN, strict=True):
+        ece_N = np.abs(mean_N + spread_N * deviation_N)
+        rho = correlated(auc_N + noise_N, ece_N + ece_noise_N, drawn.start_N)
+        checked.append(Made(auc_N, ece_N, auc_N + noise_N, ece_N + ece_noise_N, rho, abs(rho) < CORRELATION))
         if checked[-1].met:
             return checked[-1]
     return checked[0]
 
 
-def checks(known: dict[str, float], draws: int) -> list[dict[str, Any]]:
-    """The share of designs whose AUC and ECE are uncorrelated enough, by the slopes that the check may fall back on (constant: 2 or 5
-    for all amounts); then of those whose AUC is spread as it should be, and of those that pass the whole check, by how much trainings
-    differ. The amounts are not doubled here, as the check has it where the first fails."""
-    design = CELLS[CELLS.block == "verifiers"].reset_index(drop=True)
-    ways = {"none": (SLOPES,), "constant": (SLOPES, (2.0,) * 6, (5.0,) * 6), "by_amount": EVERY_SLOPES}
+def checks(draws: int) -> list[dict[str, Any]]:
+    """By variant of the design, or of what trainings are taken to be: the share of designs whose AUC is spread as it should be, whose AUC
+    and ECE are uncorrelated enough, and that pass the whole check; and how far their AUC reaches. The amounts are not multiplied here, as
+    the check has it where the first fails."""
+    measured = Measured.read()
+    constant = (3.0,) * 6
+    rising = [(1.5, 2.0, 3.0, 4.0, 6.0, 8.0), (1.2, 1.5, 3.0, 5.0, 8.0, 12.0)]
+    before = [constant, *rising, *(slopes[::-1] for slopes in rising)]
+    variants = {
+        "planned": Drawn.of(measured),
+        "planned_slopes_alone": Drawn.of(measured, tried=[SLOPES]),
+        "constant_slope_alone": Drawn.of(measured, tried=[constant]),
+        "larger": Drawn.of(measured, [round(LARGER * amount) for amount in AMOUNTS]),
+        "earlier": Drawn.of(measured, EARLIER, before),
+        "earlier_doubled": Drawn.of(measured, [2 * amount for amount in EARLIER], before),
+        "as_measured": Drawn.of(measured, (250, 500, 1000, 2000, 4000, 8000)),
+        "log_ratio": Drawn.of(Measured.read(log_ratio=True)),
+        "twice_apart": Drawn.of(measured, apart=2.0),
+    }
     rows = []
-    for name, tried in ways.items():
+    for name, drawn in variants.items():
         rng = np.random.default_rng(0)
-        met = np.mean([made(design, known, rng, tried).met for _ in range(draws)])
-        rows.append({"scenario": "check", "test": f"fall_back_{name}", "share": float(met), "draws": draws})
-    for name, spreads in (("", known), ("_by_amount", by_amount(known))):
-        rng = np.random.default_rng(0)
-        found = [made(design, spreads, rng) for _ in range(draws)]
-        tests = {"auc_spread": [one.spread for one in found], "all": [one.spread and one.met for one in found]}
+        found = [made(drawn, rng) for _ in range(draws)]
+        tests = {
+            "auc_spread": np.mean([one.spread for one in found]),
+            "uncorrelated": np.mean([one.met for one in found]),
+            "all": np.mean([one.spread and one.met for one in found]),
+            "lowest_auc": np.mean([one.shown_auc_N.min() for one in found]),
+            "highest_auc": np.mean([one.shown_auc_N.max() for one in found]),
+        }
         rows += [
-            {"scenario": "check", "test": f"{test}{name}", "share": float(np.mean(met)), "draws": draws}
-            for test, met in tests.items()
+            {"scenario": f"check_{name}", "test": test, "share": float(value), "draws": draws}
+            for test, value in tests.items()
         ]
     return rows
 
@@ -153,13 +177,13 @@ def simulate(scenario: Scenario, known: dict[str, float], draws: int, seed: int 
     """Shares of `draws` studies in which each thing is shown. over_before_check: "AUC rather than ECE" by its interval alone."""
     rng = np.random.default_rng(seed)
     design = CELLS[CELLS.block == "verifiers"].reset_index(drop=True)
-    low, high = AUC_RANGE
+    drawn = Drawn.of(Measured.read(), apart=scenario.apart)
+    (low, high), (least, most) = drawn.ends
     names = ("auc", "auc_over_ece", "over_before_check", "auc_given_ece", "ece_given_auc", "uncorrelated", "design_met")
-    known = by_amount(known) if scenario.by_amount else known
     shown = dict.fromkeys(names, 0)
     correlation = []
     for _ in range(draws):
-        every = made(design, known, rng)
+        every = made(drawn, rng)
         rows = np.sort(rng.choice(len(design), scenario.verifiers, replace=False))
         own = design.loc[rows]
         start_N, block_N = own.start.to_numpy(), (own.start + own.column).to_numpy()
@@ -167,7 +191,7 @@ def simulate(scenario: Scenario, known: dict[str, float], draws: int, seed: int 
         column_N = own.column.map(dict(zip(COLUMNS, rng.normal(size=4), strict=True))).to_numpy()
         y_N = (
             scenario.auc * (every.auc_N[rows] - high) / (high - low)
-            - scenario.ece * (every.ece_N[rows] - 0.05) / 0.35
+            - scenario.ece * (every.ece_N[rows] - least) / (most - least)
             + scenario.of_column * column_N
             + scenario.training * rng.normal(size=count)
             + scenario.seed / np.sqrt(scenario.seeds) * rng.normal(size=count)
@@ -203,7 +227,9 @@ def equivalences(known: dict[str, float], true: float, draws: int, seeds: int, l
 def main(draws: int = DRAWS) -> None:
     """Writes power.csv."""
     known = landed()
-    span = AUC_RANGE[1] - AUC_RANGE[0]
+    measured = Measured.read()
+    (low, high), _ = Drawn.of(measured).ends
+    span = high - low
     free = Scenario(
         "execution_free",
         known["slope_execution_free"] * span,
@@ -217,16 +243,25 @@ def main(draws: int = DRAWS) -> None:
         free,
         replace(free, name="execution_free_half", auc=free.auc / 2),
         replace(free, name="execution_free_16", verifiers=16),
-        replace(free, name="execution_free_by_amount", by_amount=True),
+        replace(free, name="execution_free_twice_apart", apart=2.0),
         hybrid,
-        replace(hybrid, name="hybrid_by_amount", by_amount=True),
+        replace(hybrid, name="hybrid_twice_apart", apart=2.0),
         replace(hybrid, name="hybrid_two_seeds", seeds=2),
         replace(free, name="both_alike", auc=0.08, ece=0.08),
         replace(free, name="ece_8_points", ece=0.08),
         replace(free, name="ece_4_points", ece=0.04),
     ]
     rows: list[dict[str, Any]] = [{"scenario": "landed", "test": name, "share": value} for name, value in known.items()]
-    rows += checks(known, 4 * draws)
+    spreads = {"spread_auc": measured.spread_auc(), "spread_ece": measured.spread_ece("balanced")}
+    means = {f"auc_{amount}": measured.auc("balanced", amount) for amount in AMOUNTS}
+    means["auc_at_4000"] = measured.auc("balanced", 4000)  # the largest amount of the earlier plan
+    rows += [{"scenario": "measured", "test": name, "share": value} for name, value in (spreads | means).items()]
+    rows += [
+        {"scenario": "measured", "test": f"ece_{column}_{amount}", "share": measured.ece(column, amount, slope)}
+        for column in COLUMNS
+        for amount, slope in zip(AMOUNTS, SLOPES if column == "overconfident" else (1.0,) * 6, strict=True)
+    ]
+    rows += checks(4 * draws)
     for scenario in scenarios:
         for name, share in simulate(scenario, known, draws).items():
             rows.append(

@@ -111,11 +111,12 @@ def start_of(cell: Cell) -> Path:
 
 
 def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int | None = None) -> list[str]:
-    """Runs cells until the time is up, `together` on each card; returns what ended without a finished run. Where commands end by
-    themselves without a failed run (a mistake of set-up, a full disk) no further cell begins."""
+    """Runs cells until the time is up, `together` on each card, in their order; returns what ended without a finished run. A cell whose
+    verifier is still in training waits, and lets others begin before it. Where commands end by themselves without a failed run (a
+    mistake of set-up, a full disk) no further cell begins."""
     deadline, waiting, lost, refused = time.monotonic() + 60 * minutes, list(cells), list[str](), 0
     running, begun = SideBySide(runs_folder() / EXPERIMENT, together, cards), dict[str, float]()
-    kinds = {cell["name"]: cell["kind"] for cell in cells}
+    kinds, state = {cell["name"]: cell["kind"] for cell in cells}, look()
     while True:
         left = deadline - time.monotonic()
         if left < STOP:  # a run of RL saves its state first, a verifier its training: both go on from there
@@ -123,6 +124,7 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
         for name, code in running.ended():
             how, what = ending(name, kinds[name], code, running.told(name), begun[name])
             note(look(), {name: how} if how else {})
+            state = look()
             if not what:
                 continue
             if not how and (refused := refused + 1) == MOST_REFUSED:
@@ -130,21 +132,29 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
                 waiting.clear()
             lost.append(name)
             print(f"{name} {what}: {running.last_line(name)} ({running.log(name)})", flush=True)
-            if reason := look().given_up({"name": name, "kind": "verifier"}):
+            if reason := state.given_up({"name": name, "kind": "verifier"}):
                 print(f"{name} is given up: {reason}", flush=True)
-        while waiting and len(running) < running.most and left > LEAST_SECONDS[waiting[0]["kind"]]:
-            name = waiting[0]["name"]
+        lacking = dict[str, str]()
+        for cell in [cell for cell in waiting if left > LEAST_SECONDS[cell["kind"]]]:
+            if len(running) == running.most:
+                break
+            name = cell["name"]
             begun[name] = time.time()
             try:
-                if not running.start(name, command(waiting[0], look(), (left - PAUSE) / 60)):
+                if not running.start(name, command(cell, state, (left - PAUSE) / 60)):
                     break  # another program has the card
-                print(f"{name} begins, {duration(left)} left", flush=True)
             except DataError as error:
+                lacking[name] = str(error)
+                continue
+            print(f"{name} begins, {duration(left)} left", flush=True)
+            waiting.remove(cell)
+        if not running:  # nobody here makes what they lack
+            for name, what in lacking.items():
                 lost.append(name)
-                print(f"{name}: {error}", flush=True)
-            waiting.pop(0)
-        if not running and (not waiting or left <= LEAST_SECONDS[waiting[0]["kind"]]):
-            return lost
+                print(f"{name}: {what}", flush=True)
+            waiting = [cell for cell in waiting if cell["name"] not in lacking]
+            if not any(left > LEAST_SECONDS[cell["kind"]] for cell in waiting):
+                return lost
         time.sleep(1.0)
 
 
@@ -221,7 +231,9 @@ def export(bundle: Path, state: State, names: Collection[str], study: bool = Fal
 def main(arguments: Sequence[str]) -> int:
     """The command line; 1 where a cell failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("blocks", nargs="*", help="blocks of cells.csv, or names of cells; none = all")
+    parser.add_argument(
+        "blocks", nargs="*", help="blocks of cells.csv, or names of cells, in the order in which they begin; none = all"
+    )
     parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
     parser.add_argument("--minutes", type=at_least(0), default=9.5, help="of this slice, with its bundle")
     parser.add_argument("--together", type=at_least(1, int), default=3, help="cells side by side on a card")
@@ -239,7 +251,8 @@ def main(arguments: Sequence[str]) -> int:
     known = {cell[key] for cell in everything for key in ("block", "name")}
     if unknown := sorted(set(asked.blocks) - known):
         raise UsageError(f"{unknown[0]} is neither a block nor a cell; blocks are {', '.join(_blocks(everything))}")
-    cells = [c for c in everything if not asked.blocks or {c["block"], c["name"]} & set(asked.blocks)]
+    chosen = [[c for c in everything if block in (c["block"], c["name"])] for block in asked.blocks]
+    cells = list({c["name"]: c for own in chosen for c in own}.values()) if chosen else everything
     if asked.dry_run:
         print(said(cells, look()))
         return 0

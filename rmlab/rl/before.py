@@ -1,0 +1,40 @@
+"""What a start does before it learns is alike in all runs that begin from it with one seed: it is measured once and kept.
+
+Each attempt has a random stream of its own (seed, task, name, number), so such runs would make the same attempts at step 0, where the
+arithmetic repeats itself (float32 on a CPU), and attempts that differ by rounding elsewhere. Runs of another seed make others.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from rmlab.files import made_once, write_text
+from rmlab.fingerprint import fingerprint, hashed_fields
+from rmlab.paths import runs_folder
+from rmlab.rl.config import SEMANTICS, RLRun
+
+Measured = TypeVar("Measured")
+
+
+def beginning(settings: RLRun, start: str, device: str) -> list[Any]:
+    """All that decides what the attempts of a start at a task are. start: its fingerprint. device: cpu or cuda."""
+    return [
+        SEMANTICS,
+        start,
+        device,
+        settings.name,
+        settings.seed,
+        *(hashed_fields(part) for part in (settings.environment, settings.engine, settings.lora, settings.training)),
+        [settings.rl.temperature, settings.rl.max_action_tokens, settings.rl.retries, settings.limits.batch_seconds],
+    ]
+
+
+def once(identity: list[Any], measure: Callable[[], Measured]) -> tuple[Measured, bool]:
+    """What `measure` gives, as JSON has it, and whether it was kept already. Of runs that begin at once on a machine one measures.
+
+    identity: of everything that the result depends on. Raises what `made_once` raises.
+    """
+    kept = runs_folder() / "cache" / f"before-{fingerprint(identity)}.json"
+    measured = made_once(kept, lambda: write_text(kept, json.dumps(measure())))
+    result: Measured = json.loads(kept.read_text(encoding="utf-8"))
+    return result, not measured
