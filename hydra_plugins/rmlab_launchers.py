@@ -56,12 +56,17 @@ class OwnLauncher(Launcher):
             for job, o in zip(jobs, job_overrides, strict=True)
         }
         launcher = self.cells_launcher(composed)
-        with closing(launcher.run(JobList(jobs), getattr(load_program(program), "PRELOAD", HEAVY))) as events:
+        queue = JobList(jobs)
+        with closing(launcher.run(queue, getattr(load_program(program), "PRELOAD", HEAVY))) as events:
             for event in events:
                 if event is None or event.state in ("started", "progress"):
                     continue
                 if event.state == "submitted":
                     print(f"{event.job.name}: submitted as {event.where}", flush=True)
+                    continue
+                if event.state == "crowded":
+                    queue.put_back(event.job)
+                    print(f"{event.job.name} {event.error}", flush=True)
                     continue
                 print(f"{event.job.name}: {event.state} {event.trace or event.error}", flush=True)
                 returned = returns[event.job.name]

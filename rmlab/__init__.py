@@ -4,7 +4,9 @@ errors         what a user can mend, and the exit code it ends with
 paths          where the repository, its shipped data and its results are
 fingerprint    canonical JSON and the hashes that identify configurations and data
 files          writes that are either whole or absent; file locks that end with their process
+made_before    whether the file to write is there, made by this very request
 stopping       a request to end at the next safe point, with a checkpoint
+gpu_memory     what becomes of work that finds the memory of its GPU full
 wording        words of messages that depend on a number; names that were meant
 progress       one progress bar for everything that takes over a few seconds
 overrides      how an override is quoted, what is wrong with one that Hydra refuses, and which settings of Hydra do nothing here

@@ -2,14 +2,17 @@
 
 import signal
 import sys
-from contextlib import suppress
-
-from rmlab.stopping import interrupted_at_once
 
 
 def main() -> None:
     """The console script."""
     here = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started this wants it ignored
+    if here:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # without a word, until what says one is imported
+    from contextlib import suppress
+
+    from rmlab.stopping import interrupted_at_once
+
     try:
         if here:
             signal.signal(signal.SIGINT, interrupted_at_once)

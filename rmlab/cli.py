@@ -31,6 +31,7 @@ from rmlab.commands import (
 from rmlab.commands.common import instead_of_option
 from rmlab.commands.verbosity import tells_progress, word_while_starting
 from rmlab.errors import RmlabError
+from rmlab.gpu_memory import explains_full_memory
 from rmlab.stopping import INTERRUPTED, end_on_sigterm
 
 app = typer.Typer(
@@ -118,7 +119,7 @@ def main() -> None:
     try:
         end_on_sigterm()
         _print_anything()
-        with word_while_starting():
+        with word_while_starting(), explains_full_memory():
             answer = app(
                 standalone_mode=False
             )  # what the command returned, for those who call it from Python; or a code

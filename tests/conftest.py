@@ -1,7 +1,10 @@
+import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +29,24 @@ if (
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Kept also where the environment asks for none: each run, and each process of one, would compile and rewrite all tests again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """What has been collected and imported stays: looking for garbage among it took a tenth of the tests' time."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def make_store_anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], None]]:
     """A store that a test's process makes is a copy of the first: making the tables takes seconds. Gives the way to make them."""
     from rmlab.tracking import store
 
-    template, create = tmp_path_factory.mktemp("template") / "mlflow.db", store._create
+    template = tmp_path_factory.mktemp("template") / "mlflow.db"
+    create, import_mlflow = store._create, store._import_mlflow
 
     def copied(database: Path) -> None:
         if not template.exists():
@@ -39,7 +54,17 @@ def make_store_anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
         shutil.copy(template, database)
 
     with pytest.MonkeyPatch.context() as patched:
+
+        @cache
+        def imported() -> None:
+            """MLflow reads all its migrations, to know the newest, at each store that it opens: here at the first."""
+            import_mlflow()
+            from mlflow.store.db import utils
+
+            patched.setattr(utils, "_get_latest_schema_revision", cache(utils._get_latest_schema_revision))
+
         patched.setattr(store, "_create", copied)
+        patched.setattr(store, "_import_mlflow", imported)
         yield create
 
 
@@ -86,7 +111,8 @@ def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database:
 
 @pytest.fixture
 def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn small and once, for tests of what is drawn: drawing each twice and at full size takes most of their time."""
+    """Figures are drawn small, once and where their panels happen to lie, for tests of what is drawn: laying the panels out, and
+    drawing each figure twice and at full size, takes most of their time."""
     from matplotlib.figure import Figure
 
     whole = Figure.savefig
@@ -95,6 +121,7 @@ def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         if path.name.endswith(".pdf"):
             path.touch()
         else:
+            drawn.set_layout_engine("none")
             whole(drawn, path, dpi=50, **options)
 
     monkeypatch.setattr(Figure, "savefig", small)

@@ -8,7 +8,7 @@ from hydra import initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from rmlab.configuration import compose, load_file, load_program, register_resolvers, restore, with_values
+from rmlab.configuration import _composed, compose, load_file, load_program, register_resolvers, restore, with_values
 from rmlab.errors import UsageError
 from rmlab.overrides import HYDRA_SAYS
 from rmlab.paths import CONF, PROGRAMS, REPOSITORY, STARTER
@@ -106,6 +106,22 @@ def test_values_are_set_as_composing_would_and_groups_are_left_to_it() -> None:
         with_values(base, ["data.scale=x"])
     with pytest.raises(UsageError, match="seed=-3: it is at least 0"):
         with_values(base, ["seed=-3"])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["preset=smoke", "data.scale=20", "data.path=/a/b", "seed=3"],
+        ["data.policies.careful=2", "data.scale=20"],
+        ["data.policies={careful: 2}", "data.scale=20"],
+        ["data.scale=20", "model=tiny", "+data.policies.hasty=1", "prompt.over_length=drop"],
+    ],
+)
+def test_values_set_over_groups_that_are_composed_once_are_composed_with_them(overrides: list[str]) -> None:
+    config = compose("train_verifier", overrides)
+    assert config == _composed("train_verifier", overrides)
+    config.data.scale = 21
+    assert compose("train_verifier", overrides).data.scale == 20, "what a caller changes is the caller's"
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,12 @@ def test_ctrl_c_is_one_line_from_the_first_moment_to_the_last(tmp_path: Path, im
     assert bool(done.stdout) == (imported == 0), "what was printed is not lost"
 
 
+def test_ctrl_c_before_there_is_a_word_for_it_is_no_traceback() -> None:
+    """It comes when the first module is asked for that the console script needs to say one."""
+    done = subprocess.run([sys.executable, "-c", COUNTS, "3", "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_another_thread_has_nothing_to_wait_for() -> None:
     def within() -> None:
         with uncut(), interrupt_asks_to_stop():

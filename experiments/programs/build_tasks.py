@@ -4,13 +4,14 @@
     rmlab tasks build output=runs/random.parquet public_call=random
     rmlab tasks build output=runs/more.parquet beside=rmlab/starter/tasks.parquet sources=[numbers,contests] most_of_a_function=20
 
-Done once: the file is shipped and carried, not built again. Deterministic by seed but for programs that a time limit ends.
+Done once: the file is shipped and carried, not built again, and the same command does nothing where it is finished. Deterministic by
+seed but for programs that a time limit ends.
 """
 
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
@@ -19,10 +20,14 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
+from rmlab.files import check_output, only_writer
+from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
+from rmlab.made_before import made_before
 from rmlab.microswe.build.bugs import BuildConfig
 from rmlab.microswe.build.build import Built, build
-from rmlab.microswe.build.functions import SOURCES
-from rmlab.microswe.task import write_tasks
+from rmlab.microswe.build.extension import read_base_tasks
+from rmlab.microswe.build.functions import SOURCES, versions
+from rmlab.microswe.task import read_tasks, write_tasks
 from rmlab.paths import REPOSITORY
 
 
@@ -30,30 +35,48 @@ from rmlab.paths import REPOSITORY
 class BuildTasksConfig(BuildConfig):
     """output: path, from the repository's root where it is relative."""
 
-    output: str = MISSING
+    output: str = field(default=MISSING, metadata=UNHASHED)
 
 
 ConfigStore.instance().store(name="build_tasks_schema", node=BuildTasksConfig)
 
 
-def main(overrides: Sequence[str]) -> Built:
+def main(overrides: Sequence[str], force: bool = False) -> Built:
     """Composes `conf/build_tasks.yaml` with the overrides and builds."""
-    return run(compose("build_tasks", list(overrides)), command=shlex.join(["rmlab", "tasks", "build", *overrides]))
+    command = shlex.join(["rmlab", "tasks", "build", *overrides])
+    return run(compose("build_tasks", list(overrides)), command=command, force=force)
 
 
-def run(config: DictConfig, command: str = "rmlab tasks build") -> Built:
-    """Builds what the configuration asks for, writes the file and says what is in it. Raises UsageError for unknown names."""
+def run(config: DictConfig, command: str = "rmlab tasks build", force: bool = False) -> Built:
+    """Builds what the configuration asks for, writes the file and says what is in it. Where it is written, nothing is done unless `force`.
+
+    Raises UsageError for unknown names, and where the output holds something else, unless `force`.
+    """
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, BuildTasksConfig)
     for key, names in (("sources", settings.sources), ("withheld", [settings.withheld] if settings.withheld else [])):
         for name in names:
             if name not in SOURCES:
                 raise UsageError(f"{key}: there is no source {name!r}; the sources are {', '.join(SOURCES)}")
-    built = build(settings)
     path = REPOSITORY / settings.output
-    write_tasks(path, built.tasks, {"command": command, "rmlab_version": rmlab.__version__, **built.metadata})
+    check_output(path)
+    with only_writer(path, "the tasks file"):
+        run_hash = config_hash(config, settings)
+        if not force and made_before(path, run_hash):
+            print(f"finished already: {path} (--force builds it again)")
+            return Built(*read_tasks(path))
+        built = build(settings)
+        made_by = {"command": command, "config_hash": run_hash, "rmlab_version": rmlab.__version__}
+        write_tasks(path, built.tasks, made_by | built.metadata)
     print(summary(built, path))
     return built
+
+
+def config_hash(config: DictConfig, settings: BuildTasksConfig) -> str:
+    """Of everything that can change the tasks: the packages and Python too. Raises DataError where a package is not installed."""
+    beside = read_base_tasks(REPOSITORY / settings.beside).fingerprint if settings.beside else ""
+    changes = hashed_values(config) | {"beside": beside}
+    return fingerprint({"program": "build_tasks", "config": changes, "versions": versions(tuple(settings.sources))})
 
 
 def summary(built: Built, path: Path) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmlab.errors import DataError, UsageError
-from rmlab.files import check_output
+from rmlab.files import check_output, only_writer
+from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -60,12 +61,18 @@ def score(
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(help=f"Its context. Default: all its positions; {JUDGES}.")] = None,
     dtype: Annotated[str, typer.Option(help=f"Arithmetic: float32 or bfloat16; {JUDGES}.")] = "float32",
+    force: Annotated[
+        bool, typer.Option("--force", help="Score though the output is there, and take its place.")
+    ] = False,
 ) -> None:
-    """Score trajectories with a trained verifier, or with any language model as a judge."""
-    from rmlab.scores.writing import table_writer, write_score_table
+    """Score trajectories with a trained verifier, or with any language model as a judge. A table (Parquet) is not made a second time."""
+    from rmlab.made_before import made_before
+    from rmlab.scores.writing import table_writer
+    from rmlab.tracking.tags import command_line
     from rmlab.training.device import prepare_device
-    from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
+    from rmlab.verifiers.per_turn import turns_path
     from rmlab.verifiers.prompt import check_leaks
+    from rmlab.verifiers.verifier import load_verifier
 
     if out is not None:
         check_output(out, [trajectories, *filter(None, [template])])
@@ -81,16 +88,47 @@ def score(
     if show_prompt or out is None:
         _show_prompt(model, asked, chosen)
         return
-    scorer = _scorer(model, asked, chosen)
-    scorer.model.to(where)
+    folder, is_own = _model(model, asked)
+    request = asked.request(folder, chosen, per_turn)
+    with only_writer(out, "the score table"):
+        is_whole = not per_turn or turns_path(out).exists()
+        if not force and made_before(out, request) and is_whole:
+            print(f"finished already: {out} (--force scores again)")
+            return
+        scorer = load_verifier(folder) if is_own else _judge(model, folder, asked, chosen)
+        scorer.model.to(where)
+        _write(
+            out,
+            scorer,
+            chosen,
+            part,
+            BATCH_TOKENS[where],
+            per_turn,
+            {"command": command_line(), "config_hash": request},
+        )
+
+
+def _write(
+    out: Path,
+    scorer: "Verifier | JudgeModel",
+    chosen: "Sequence[Trajectory]",
+    part: str,
+    batch_tokens: int,
+    per_turn: bool,
+    made_by: dict[str, str],
+) -> None:
+    """Scores, writes the table and says what is in it. Raises DataError where nothing fits the context."""
+    from rmlab.scores.writing import write_score_table
+    from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
+
     encoded = scorer.encode(chosen, show=True)
     if all(one.ids is None for one in encoded):
         raise DataError(
             f"none of the {counted(len(encoded), 'attempt')} fits the context ({', '.join(unfit_counts(encoded))}): no score could be "
             "given. Raise --max-tokens, or take a verifier that reads more."
         )
-    table = scorer.score(encoded, batch_tokens=BATCH_TOKENS[where], show=True)
-    write_score_table(out, table)
+    table = scorer.score(encoded, batch_tokens=batch_tokens, show=True)
+    write_score_table(out, table, made_by)
     unfit = unfit_counts(encoded)
     words = "; ".join(f"{of}: {many:,}" for of, many in unfit.items())
     cut = cut_words(cut_counts(encoded))
@@ -102,7 +140,7 @@ def score(
     if per_turn:
         from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
 
-        turns = score_turns(scorer, chosen, batch_tokens=BATCH_TOKENS[where], show=True)
+        turns = score_turns(scorer, chosen, batch_tokens=batch_tokens, show=True)
         write_turn_scores(turns_path(out), turns)
         print(f"{turns_path(out)}: scores after {sum(map(len, turns.values())):,} turns")
 
@@ -146,6 +184,25 @@ class _Asked:
             self.max_tokens,
         )
 
+    def request(self, folder: Path, chosen: "Sequence[Trajectory]", per_turn: bool) -> str:
+        """Hash of everything that can change the scores but for rounding."""
+        from rmlab.models.load import folder_identity
+        from rmlab.trajectories.store import TrajectorySet
+        from rmlab.verifiers.config import SEMANTICS
+        from rmlab.verifiers.judge_prompt import read_template
+
+        return fingerprint(
+            {
+                "program": "score",
+                "model": [folder_identity(folder), *map(file_fingerprint, sorted(folder.glob("*.jinja")))],
+                "template": read_template(self.template) if self.template else None,
+                "asked": [self.answers, self.max_tokens, self.dtype],
+                "trajectories": TrajectorySet(tuple(chosen), {}).fingerprint,
+                "per_turn": per_turn,
+                "semantics": [SEMANTICS["render"], SEMANTICS["score"]],
+            }
+        )
+
     def check_unused(self, model: str) -> None:
         """Raises UsageError where something is asked of a verifier that was trained to be asked otherwise."""
         given = {"--template": self.template, "--answers": self.answers, "--max-tokens": self.max_tokens}
@@ -157,33 +214,33 @@ class _Asked:
             )
 
 
-def _scorer(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> "Verifier | JudgeModel":
-    from rmlab.verifiers.judge_model import load_judge, local_folder
+def _model(model: str, asked: _Asked) -> tuple[Path, bool]:
+    """The folder of a model, and whether it is a verifier of rmlab."""
+    from rmlab.tracking.query import find_model
+    from rmlab.verifiers.judge_model import local_folder
 
-    folder = local_folder(model)
-    if folder is None:
-        return _verifier(model, asked)
+    if (folder := local_folder(model)) is not None:
+        return folder, False
+    asked.check_unused(model)
+    return find_model(model, "verifier.json").folder, True
+
+
+def _judge(model: str, folder: Path, asked: _Asked, chosen: "Sequence[Trajectory]") -> "JudgeModel":
+    from rmlab.verifiers.judge_model import load_judge
+
     judge = load_judge(folder, asked.prompt(folder), chosen, asked.dtype)
     print(f"{model}: {judge.prompt.summary(judge.answer)}; --show-prompt shows what it reads")
     return judge
 
 
-def _verifier(model: str, asked: _Asked) -> "Verifier":
-    from rmlab.tracking.query import find_model
-    from rmlab.verifiers.verifier import load_verifier
-
-    asked.check_unused(model)
-    return load_verifier(find_model(model, "verifier.json").folder)
-
-
 def _show_prompt(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> None:
     """Prints the template, and the first attempt's prompt as it is read."""
-    from rmlab.verifiers.judge_model import local_folder
+    from rmlab.verifiers.verifier import load_verifier
 
     tokenizer: Tokenizer
-    folder = local_folder(model)
-    if folder is None:
-        verifier = _verifier(model, asked)
+    folder, is_own = _model(model, asked)
+    if is_own:
+        verifier = load_verifier(folder)
         (encoded,), tokenizer = verifier.encode(chosen[:1]), verifier.tokenizer
     else:
         prompt = asked.prompt(folder)

@@ -56,7 +56,11 @@ def sweep(
     ] = None,
     cells_per_gpu: Annotated[
         int | None,
-        typer.Option(min=1, help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle."),
+        typer.Option(
+            min=1,
+            help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle. One that finds no memory beside "
+            "others starts again beside fewer.",
+        ),
     ] = None,
     on_error: Annotated[
         OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")

@@ -24,11 +24,16 @@ DROPPED = "dropped.json"
 
 @app.command("build", epilog="Example: `rmlab tasks build seed=1`")
 @of_program("build_tasks")
-def build(overrides: Overrides = None) -> None:
-    """Build the micro-SWE tasks file from installed packages (needs the extra `tasks`)."""
+def build(
+    overrides: Overrides = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Build though the output is there, and take its place.")
+    ] = False,
+) -> None:
+    """Build the micro-SWE tasks file from installed packages (needs the extra `tasks`). One that is finished is not built a second time."""
     from experiments.programs import build_tasks
 
-    build_tasks.main(overrides or [])
+    build_tasks.main(overrides or [], force)
 
 
 @app.command(
@@ -68,7 +73,8 @@ def apart(
         write_tasks(
             path,
             own,
-            metadata | {"set_apart": command, "counts": _apart_counts(own), "rmlab_version": rmlab.__version__},
+            _without_request(metadata)
+            | {"set_apart": command, "counts": _apart_counts(own), "rmlab_version": rmlab.__version__},
         )
         functions, clusters = len({t.function_id for t in own}), len({t.cluster for t in own})
         print(f"{path}: {len(own):,} tasks of {functions:,} functions in {clusters:,} clusters")
@@ -119,10 +125,15 @@ def check(
     for path, (_, about), own, out in zip(files, read, kept, dropped, strict=True):
         beside = {"beside": fingerprints.get(about["beside"], about["beside"])} if "beside" in about else {}
         checked = {"checked": command, "counts": _checked_counts(about, own, out)} if out else {}
-        write_tasks(output / path.name, own, about | beside | checked)
+        write_tasks(output / path.name, own, _without_request(about) | beside | checked)
         print(f"{output / path.name}: {len(own):,} tasks, fingerprint {tasks_fingerprint(own)}")
     by_file = dict(zip(names, dropped, strict=True))
     write_text(output / DROPPED, json.dumps(by_file, indent=1, sort_keys=True) + "\n")
+
+
+def _without_request(about: dict[str, str]) -> dict[str, str]:
+    """What a file says of what made it, for one of fewer tasks: that is not what `rmlab tasks build` was asked for."""
+    return {name: value for name, value in about.items() if name != "config_hash"}
 
 
 def _apart_counts(tasks: "Sequence[Task]") -> str:

@@ -8,6 +8,9 @@ import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
+from functools import partial
+from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import IO
 
@@ -43,19 +46,21 @@ class Gpus:
     names: numbers or ids, as CUDA_VISIBLE_DEVICES has them; one GPU has one lock, whichever it is asked for by.
 
     One cell has its GPU for itself. Several share it with each other and with sweeps that share it too, never with one that wants
-    it whole: a sharer holds the GPU's lock together with the others, and the lock of a place on it alone.
+    it whole: a sharer holds the GPU's lock together with the others, and the lock of a place on it alone. Places that were closed
+    (`shrink`) are held too, by nobody who has a cell there.
     """
 
     def __init__(self, names: list[str], folder: Path, cells: int = 1) -> None:
         self.names, self.folder, self.cells = names, folder, cells
         self._uuids = gpu_uuids()
         self._held: dict[str, list[list[IO[str]]]] = {name: [] for name in names}
+        self._closed: list[IO[str]] = []
 
     def take(self) -> str | None:
         """A GPU with room, the emptiest first; None = all are taken just now."""
         for place in range(self.cells):
             for name in self.names:
-                if (locks := self._lock(name, place)) is not None:
+                if (locks := self._locks(name, place)) is not None:
                     self._held[name].append(locks)
                     return name
         return None
@@ -65,29 +70,95 @@ class Gpus:
         for file in self._held[name].pop():
             file.close()
 
-    def _lock(self, name: str, place: int) -> list[IO[str]] | None:
+    def shrink(self, name: str, most: int) -> int:
+        """One of its cells has ended because there was no memory beside `most` others. Closes places on that GPU until so many are left,
+        for this launch and those that share the GPU with it; returns how many are left."""
+        whole, own = self._held[name].pop()
+        whole.close()
+        places = _places(self._path(name), self.cells)
+        left = sum(_state(path) != CLOSED for path in places)
+        unused = (file for path in reversed(places) if (file := _locked(path, fcntl.LOCK_EX)) is not None)
+        for file in chain([own], unused):
+            if left <= most:
+                file.close()
+                break
+            file.write(CLOSED)
+            file.flush()
+            self._closed.append(file)
+            left -= 1
+        return left
+
+    def open_again(self) -> None:
+        """Places that were closed can be taken from now on."""
+        while self._closed:
+            self._closed.pop().close()
+
+    def counter(self, name: str) -> Callable[[], int]:
+        """Says in the process of a cell how many other cells have its GPU."""
+        return partial(_others, self._path(name))
+
+    def number(self, name: str) -> str:
+        """Of a GPU, by whichever name; its id where nvidia-smi does not list it."""
+        return next((number for number, uuid in self._uuids.items() if uuid == name), name)
+
+    def _locks(self, name: str, place: int) -> list[IO[str]] | None:
         """The open locks of a place on a GPU, None where others hold them."""
-        name = self._uuids.get(name, name)
-        wanted = (
-            [(name, fcntl.LOCK_EX)] if self.cells == 1 else [(name, fcntl.LOCK_SH), (f"{name}-{place}", fcntl.LOCK_EX)]
-        )
+        path = self._path(name)
+        wanted = [(path, fcntl.LOCK_EX)]
+        if self.cells > 1:
+            wanted = [(path, fcntl.LOCK_SH), (_place(path, place), fcntl.LOCK_EX)]
         files: list[IO[str]] = []
         for lock, kind in wanted:
-            files.append(self._open(lock))
-            try:
-                fcntl.flock(files[-1], kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                for file in files:
-                    file.close()
+            if (file := _locked(lock, kind)) is None:
+                for taken in files:
+                    taken.close()
                 return None
+            files.append(file)
+        files[-1].truncate(0)  # whoever closed this place has ended
         return files
 
-    def _open(self, name: str) -> IO[str]:
-        path = self.folder / f"gpu-{name.replace('/', '-')}.lock"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            return path.open("a+")
-        except OSError as error:
-            raise RmlabError(
-                f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
-            ) from error
+    def _path(self, name: str) -> Path:
+        return self.folder / f"gpu-{self._uuids.get(name, name).replace('/', '-')}.lock"
+
+
+FREE, TAKEN, CLOSED = "free", "taken", "closed"
+"""What a place is; the file of one that is closed says so."""
+
+
+def _place(gpu: Path, place: int) -> Path:
+    return gpu.with_name(f"{gpu.stem}-{place}.lock")
+
+
+def _places(gpu: Path, least: int = 0) -> list[Path]:
+    """The files of so many places on a GPU, and of those that any launch ever took: whoever takes one has tried those before it."""
+    more = takewhile(Path.exists, (_place(gpu, place) for place in count(least)))
+    return [*(_place(gpu, place) for place in range(least)), *more]
+
+
+def _others(gpu: Path) -> int:
+    """How many other cells have the GPU of a cell."""
+    return max(sum(_state(path) == TAKEN for path in _places(gpu)) - 1, 0)
+
+
+def _state(place: Path) -> str:
+    if (file := _locked(place, fcntl.LOCK_SH)) is None:
+        return place.read_text() or TAKEN
+    file.close()
+    return FREE
+
+
+def _locked(path: Path, kind: int) -> IO[str] | None:
+    """The file of a lock, which is held while it is open; None where somebody else holds it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise RmlabError(
+            f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
+        ) from error
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from rmlab.errors import RmlabError
+from rmlab.gpu_memory import Crowded, explains_full_memory
 from rmlab.progress import Beat
 from rmlab.stopping import stop_asked, stop_behind
 from rmlab.tracking.leases import Done, Held
@@ -39,7 +40,7 @@ def check_package(module: str, launcher: str, extra: str) -> None:
         raise RmlabError(f"hydra/launcher={launcher} needs {module}: pip install -e '.[{extra}]'")
 
 
-State = Literal["started", "submitted", "progress", "finished", "failed", "stopped", "elsewhere"]
+State = Literal["started", "submitted", "progress", "finished", "failed", "stopped", "crowded", "elsewhere"]
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,9 @@ class Event:
     """What became of a job. beat: with `progress`. error, trace: with `failed` (trace "" where one line says it all).
 
     elsewhere: another process is at work on it, or has finished it; error says who. stopped: it had to end before its work was
-    done, through no fault of its own (a lease that was lost, a store out of reach); error says why. submitted: a scheduler has it and
-    starts it when there is room; where says what the scheduler calls it. Its first `progress` says that it runs.
+    done, through no fault of its own (a lease that was lost, a store out of reach); error says why. crowded: other cells filled the
+    memory of its GPU; who supplies the jobs puts it back, and error says beside how many it may start again. submitted: a scheduler has
+    it and starts it when there is room; where says what the scheduler calls it. Its first `progress` says that it runs.
     """
 
     job: Job
@@ -106,6 +108,10 @@ class JobList:
         """The next in order."""
         return self._waiting.popleft() if self._waiting else None
 
+    def put_back(self, job: Job) -> None:
+        """The job is the next to start, again."""
+        self._waiting.appendleft(job)
+
     def is_open(self) -> bool:
         """Whether one is left."""
         return bool(self._waiting)
@@ -143,12 +149,13 @@ def call(job: Job) -> Any:
                 f"{job.name} is now another run ({now}) than when the sweep was planned ({job.planned}): "
                 "code or data changed since. Give the command again; finished cells of this state stay finished."
             )
-    return function(configs) if job.many else function(*configs)
+    with explains_full_memory():
+        return function(configs) if job.many else function(*configs)
 
 
-Answer = tuple[Literal["result", "elsewhere", "stopped", "failed"], Any]
-"""What a process has to say of its job at its end: its result, who else has the cell, why it had to stop, or (error, traceback,
-exit code)."""
+Answer = tuple[Literal["result", "elsewhere", "stopped", "crowded", "failed"], Any]
+"""What a process has to say of its job at its end: its result, who else has the cell, why it had to stop, how many other cells had its
+GPU when there was no memory left, or (error, traceback, exit code)."""
 
 
 def answer(job: Job) -> Answer:
@@ -168,7 +175,9 @@ def answer(job: Job) -> Answer:
         trace = traceback.format_exc()
         with suppress(OSError):  # a disk that is full takes no log; what is answered is shown all the same
             print(trace, file=sys.stderr, flush=True)
-        if (reason := stop_behind(error)) is not None:
+        if isinstance(reason := stop_behind(error), Crowded):
+            return "crowded", reason.others
+        if reason is not None:
             return "stopped", str(reason)
         if isinstance(error, RmlabError):
             return "failed", (str(error), "", error.exit_code)
@@ -182,5 +191,7 @@ def event(job: Job, said: Answer, seconds: float) -> Event:
         return Event(job, "finished", result=content, seconds=seconds)
     if kind == "elsewhere" or kind == "stopped":
         return Event(job, kind, error=content, seconds=seconds)
+    if kind == "crowded":
+        return Event(job, kind, result=content, seconds=seconds)
     error, trace, exit_code = content
     return Event(job, "failed", error=error, trace=trace, exit_code=exit_code, seconds=seconds)

@@ -12,15 +12,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import TYPE_CHECKING
 
 from rmlab.errors import UsageError
+from rmlab.gpu_memory import shared_with
 from rmlab.launchers.gpus import VISIBLE, Gpus, visible_gpus
 from rmlab.launchers.jobs import Event, Job, JobQueue, State, answer, event
 from rmlab.launchers.warmup import MODULE, SharedRead, warm_up_environment
@@ -79,7 +80,10 @@ class LocalLauncher:
                     heard = _receive(one)
                     if heard.state != "progress":
                         running.remove(one)
-                        self._free(one)
+                        if heard.state == "crowded":
+                            heard = self._with_fewer(one, heard)
+                        else:
+                            self._free(one)
                     yield heard
                 if not ready:
                     if not running:
@@ -91,6 +95,8 @@ class LocalLauncher:
             finally:
                 for one in running:
                     self._free(one)
+                if self.gpus:
+                    self.gpus.open_again()
 
     @uncut()
     def _start(self, queue: JobQueue, context: ForkServerContext, running: list[_Running]) -> _Running | None:
@@ -105,7 +111,8 @@ class LocalLauncher:
             return None
         receiver, sender = context.Pipe(duplex=False)
         environment = {**os.environ, **({VISIBLE: gpu} if gpu else {})}
-        process = context.Process(target=_work, args=(job, sender, environment), name=job.name)
+        others = self.gpus.counter(gpu) if self.gpus and gpu else None
+        process = context.Process(target=_work, args=(job, sender, environment, others), name=job.name)
         process.start()
         sender.close()
         running.append(_Running(job, process, receiver, gpu))
@@ -114,6 +121,18 @@ class LocalLauncher:
     def _free(self, one: _Running) -> None:
         if self.gpus and one.gpu is not None:
             self.gpus.give_back(one.gpu)
+
+    def _with_fewer(self, one: _Running, heard: Event) -> Event:
+        """A cell ran out of memory beside others: from now on fewer share its GPU. The event says how many."""
+        assert self.gpus
+        assert one.gpu
+        others = heard.result
+        most = self.gpus.shrink(one.gpu, others)
+        return replace(
+            heard,
+            error=f"ran out of memory beside {counted(others, 'other')} on GPU {self.gpus.number(one.gpu)}: it starts again, with at "
+            f"most {most} on that GPU from now on",
+        )
 
 
 def start_fork_server(preload: Sequence[str], reads: Sequence[SharedRead] = ()) -> None:
@@ -210,11 +229,11 @@ def all_end(processes: Sequence[ForkServerProcess]) -> Iterator[None]:
                 process.join()
 
 
-def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
+def _work(job: Job, pipe: Connection, environment: dict[str, str], others: Callable[[], int] | None) -> None:
     """The process of a job: everything it prints goes to its log, everything it has to say through the pipe.
 
     environment: of the process that asked, and the GPU; the fork server's own is as old as its start. CUDA reads it when it is
-    first used, which is later than this.
+    first used, which is later than this. others: how many other cells have that GPU.
     """
     die_with_parent()
     os.environ.clear()
@@ -225,6 +244,8 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
     for stream in (sys.stdout, sys.stderr):
         os.dup2(log, stream.fileno())
     report_to(lambda beat: pipe.send(("beat", beat)))
+    if others is not None:
+        shared_with(others)
     try:
         end_on_sigterm()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)

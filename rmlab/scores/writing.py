@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +16,20 @@ from rmlab.scores.scores import Scores
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Stated = Mapping[str, str]
+"""What a Parquet file says of what made it."""
+Writer = Callable[[Path, Scores, Stated], None]
 
-def write_score_table(path: Path | str, scores: Scores) -> None:
+
+def write_score_table(path: Path | str, scores: Scores, stated: Stated | None = None) -> None:
     """Writes a score table whole or not at all; the format follows the suffix. What is absent stays absent, numbers keep all digits."""
     path = Path(path)
     writer = table_writer(path)
     with atomic_path(path) as temporary:
-        writer(temporary, scores)
+        writer(temporary, scores, stated or {})
 
 
-def table_writer(path: Path) -> Callable[[Path, Scores], None]:
+def table_writer(path: Path) -> Writer:
     """What writes this format. Raises UsageError where the suffix is that of none."""
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
@@ -60,7 +64,7 @@ def _written(scores: Scores) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name != "patch" or (scores.patch != "").any())
 
 
-def _write_csv(path: Path, scores: Scores) -> None:
+def _write_csv(path: Path, scores: Scores, _: Stated) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         plain = csv.DictWriter(file, _written(scores), lineterminator="\n")
         quoted = csv.DictWriter(file, _written(scores), lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -72,17 +76,17 @@ def _write_csv(path: Path, scores: Scores) -> None:
             writer.writerow(row | {"resolved": None if label is None else str(label).lower()})
 
 
-def _write_jsonl(path: Path, scores: Scores) -> None:
+def _write_jsonl(path: Path, scores: Scores, _: Stated) -> None:
     with path.open("w", encoding="utf-8") as file:
         for row in _plain_rows(scores):
             file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _write_parquet(path: Path, scores: Scores) -> None:
+def _write_parquet(path: Path, scores: Scores, stated: Stated) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = parquet_schema(_written(scores))
+    schema = parquet_schema(_written(scores)).with_metadata(dict(stated) or None)
     pq.write_table(pa.Table.from_pylist(list(_plain_rows(scores)), schema=schema), path, compression="zstd")
 
 
@@ -94,7 +98,7 @@ def parquet_schema(columns: Sequence[str]) -> "pa.Schema":
     return pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
 
 
-WRITERS: dict[str, Callable[[Path, Scores], None]] = {
+WRITERS: dict[str, Writer] = {
     ".csv": _write_csv,
     ".jsonl": _write_jsonl,
     ".ndjson": _write_jsonl,

@@ -97,7 +97,7 @@ class _Search(SweepUnderWay):
 
     def take(self, event: Event | None) -> None:
         """As a sweep's; a pruned cell's end is no failure."""
-        if event is not None and event.state in ("failed", "stopped") and event.job.planned in self.pruned:
+        if event is not None and event.state in ("failed", "stopped", "crowded") and event.job.planned in self.pruned:
             assert event.job.planned is not None
             self.table.note(event.job.name, "pruned", event.seconds)
             self._settle(event.job.planned, None, lambda number: self.study.tell_pruned(number))

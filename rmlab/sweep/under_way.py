@@ -132,6 +132,11 @@ class SweepUnderWay:
             self.on_finished(key, runs)
         elif event.state == "elsewhere":
             self._wait_for(key)
+        elif event.state == "crowded":
+            close_dead(self.store, runs_of(self.store, key), self.monitor)
+            self.table.say(f"{event.job.name} {event.error}")
+            self.table.note(event.job.name, "waiting", event.seconds)
+            self.waiting.appendleft(key)  # its launcher starts fewer beside it each time, so this ends
         elif event.state == "stopped":
             close_dead(self.store, runs_of(self.store, key), self.monitor)
             self._stopped(key, event.error, event.seconds)

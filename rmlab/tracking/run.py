@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
+from rmlab.gpu_memory import full_memory
 from rmlab.paths import portable
 from rmlab.stopping import Stopped, stop_behind, uncut
 from rmlab.tracking import leases
@@ -57,8 +58,9 @@ FLUSH_SECONDS = 5.0
 class RunLogger:
     """Writes one run. Used as a context: it finishes the run at the end, or records the error that ended it.
 
-    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach, a full disk) leaves `stopped`, any
-    other exception `failed` with its traceback (as tag and as artifact `traceback.txt`); the exception goes on.
+    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach, a full disk, other cells that fill
+    the GPU) leaves `stopped`, any other exception `failed` with its traceback (as tag and as artifact `traceback.txt`); the exception
+    goes on, a full GPU as `rmlab.gpu_memory` explains it.
     """
 
     store: Store
@@ -295,7 +297,10 @@ class RunLogger:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         if error is not None:
-            self.fail(error)
+            told = full_memory(error)
+            self.fail(told or error)
+            if told:
+                raise told from error
             return
         try:
             self.finish()

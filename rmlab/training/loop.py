@@ -232,6 +232,8 @@ def train_loop(
             rows.leave_out(time.monotonic() - aside)
     model.eval()
     ended = time.monotonic()
+    adam.state.clear()
+    torch.cuda.empty_cache()  # other cells may share the GPU while this one is scored
     speed = (state.tokens - steady_tokens) / max(ended - steady, 1e-9)
     return (
         Trained(

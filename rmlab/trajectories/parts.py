@@ -19,19 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rmlab.errors import DataError, UsageError
+from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint_lines
+from rmlab.made_before import made_before
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.splitting import check_parts
-from rmlab.trajectories.store import (
-    SCHEMA,
-    TrajectorySet,
-    read_count,
-    read_metadata,
-    read_trajectories,
-    write_in_order,
-    write_tables,
-)
+from rmlab.trajectories.store import SCHEMA, TrajectorySet, read_count, read_trajectories, write_in_order, write_tables
 from rmlab.wording import counted
 
 EVERY_SECONDS, MOST = 5.0, 2048  # a file is written after so long, or of so many attempts
@@ -88,20 +81,10 @@ def written_before(path: Path, config_hash: str) -> WrittenSet | None:
 
     Raises UsageError where something else is there, which would be lost.
     """
-    if not path.exists():
+    if not made_before(path, config_hash):
         return None
-    try:
-        metadata = read_metadata(path)
-    except DataError:
-        metadata = {}
-    if metadata.get("config_hash") == config_hash:
-        index = _Index([path])
-        return WrittenSet(path, index.fingerprint(), dict(index.counts))
-    made = f"made by `{metadata['command']}`" if "command" in metadata else "which does not say what made it"
-    raise UsageError(
-        f"{path} holds something else, {made} (rules, tasks or models may have changed since, too): name another output, or replace "
-        "it with --force"
-    )
+    index = _Index([path])
+    return WrittenSet(path, index.fingerprint(), dict(index.counts))
 
 
 def _trajectories(number: int) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.registry import curves
 from rmlab.metrics.report import report
@@ -66,7 +68,9 @@ def judge(
     """
 
     def scored(encoded: list[Encoded], title: str) -> Scores:
-        return verifier.score(encoded, batch_tokens=config.batch_tokens, autocast=autocast, show=show, title=title)
+        scores = verifier.score(encoded, batch_tokens=config.batch_tokens, autocast=autocast, show=show, title=title)
+        torch.cuda.empty_cache()  # what follows is work of the CPU, and other cells may share the GPU
+        return scores
 
     def reported(attempts: list[Encoded], scores: Scores) -> Report:
         measured = report(scores, replicates=config.replicates, validation=validation, training_prior=training_prior)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from analysis import discrimination_calibration, sweep_table
+from analysis import discrimination_calibration, registry, score_distributions, summaries, sweep_table
 from analysis.tracked import group_runs
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.runs import import_runs
@@ -104,6 +104,7 @@ def test_a_bundle_draws_what_its_store_draws(store, tmp_path):
         draw(["data_scal"], source=str(tmp_path / "b.zip"))
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_runs_under_other_control_never_share_a_figure(store, tmp_path):
     track(store, tmp_path, "100", 0, 1.0)
     track(store, tmp_path, "100", 1, 1.0, control="c1")
@@ -113,6 +114,7 @@ def test_runs_under_other_control_never_share_a_figure(store, tmp_path):
     assert [p.name for p in (folder / "smoke-c0").iterdir() if p.suffix == ".csv"] == ["rm_at_k.csv"]
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_arms_levels_and_commits_are_told_apart(store, tmp_path):
     track(store, tmp_path, "1000", 0, 1.0, arm="epochs")
     track(store, tmp_path, "200", 0, 1.0, arm="steps", commit="b")
@@ -124,6 +126,7 @@ def test_arms_levels_and_commits_are_told_apart(store, tmp_path):
     assert [row["arm"] for row in sweep_table.rows(group)] == ["epochs", "steps"]
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_identical_patches_stand_together_in_figures_and_table(store, tmp_path):
     for seed in (0, 1):
         track(store, tmp_path, "100", seed, 1.0, patches=True)
@@ -145,6 +148,7 @@ def test_identical_patches_stand_together_in_figures_and_table(store, tmp_path):
     assert "| RM@4 by sum of scores |" in sweep_table.as_markdown(group)
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_runs_without_patches_have_one_panel(store, tmp_path):
     track(store, tmp_path, "100", 0, 1.0)
     draw_figures(["rm_at_k"])
@@ -169,6 +173,28 @@ def test_what_cannot_be_drawn_is_named(store, tmp_path):
     track(store, tmp_path, "100", 0, 1.0)
     with pytest.raises(UsageError, match="'data_scal' is neither a sweep"):
         draw_figures(["data_scal"])
+
+
+@pytest.mark.usefixtures("small_pictures")
+def test_a_summary_run_has_table_answer_and_figures_once(store, tmp_path, monkeypatch):
+    for level, quality in (("100", 0.5), ("1000", 3.0)):
+        track(store, tmp_path, level, 0, quality)
+    monkeypatch.setattr(registry, "draw_sweep", score_distributions.draw)  # one figure of several
+    assert summaries.summarise_imported(store, ["data_scale", "not_shipped"]) == ["data_scale, smoke"]
+    [summary] = runs(store, tags={"kind": "summary"})
+    assert (summary.tags["sweep"], summary.tags["factor"], summary.tags["cells"]) == ("data_scale", "data_scale", "2")
+    note = store.client.get_run(summary.run_id).data.tags["mlflow.note.content"]
+    assert note.startswith("**How much data does a verifier need")
+    assert "`rmlab figures data_scale`" in note
+    drawn = list(csv.DictReader(summary.artifact("figures/score_distributions.csv").open()))
+    for level, quality in (("100", 0.5), ("1000", 3.0)):
+        label = score_table(quality, 0).resolved
+        for name, attempts in (("resolved", np.sum(label == 1)), ("unresolved", np.sum(label == 0))):
+            bins = [row for row in drawn if (row["level"], row["label"]) == (level, name)]
+            area = sum(float(b["density"]) * (float(b["bin_to"]) - float(b["bin_from"])) for b in bins)
+            assert area == pytest.approx(1.0, abs=1e-4)
+            assert {int(b["attempts"]) for b in bins} == {attempts}
+    assert summaries.summarise_imported(store, ["data_scale"]) == [], "the same runs are summarised once"
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_a_verifier_is_named_alike_in_score_and_compare(runs_folder: Path, tmp_p
         run.artifact(table)
     expected = read_score_table(table).score
     for name in (run.run_id, run.run_id[:8], HASH, CELL, str(folder.parent)):
-        score(pool, name, tmp_path / "again.parquet")
+        score(pool, name, tmp_path / "again.parquet", force=True)
         assert np.array_equal(read_score_table(tmp_path / "again.parquet").score, expected), name
     for name in (run.run_id[:8], HASH, CELL, str(folder), str(folder.parent)):
         found = compare(name, str(table), as_json=True)

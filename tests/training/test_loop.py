@@ -11,6 +11,7 @@ import torch
 from rmlab.errors import RmlabError
 from rmlab.models.load import scratch_model
 from rmlab.stopping import Stopped, ask_to_stop, interrupt_asks_to_stop, stop_asked
+from rmlab.training import supervised
 from rmlab.training.batching import plan_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
@@ -42,6 +43,21 @@ def by_hand(model: Any, plan: list[list[int]], losses: Any) -> list[float]:
         adam.zero_grad()
         found.append(total)
     return found
+
+
+def test_a_training_that_has_ended_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, training = examples(8), TrainingConfig(epochs=1, batch_size=8, micro_batch_size=8)
+    model, made, left = scratch_model(SHAPE, 20, seed=0), list[torch.optim.Optimizer](), list[int]()
+
+    def kept(*of: Any) -> torch.optim.Optimizer:
+        made.append(adamw(*of))
+        return made[-1]
+
+    monkeypatch.setattr(supervised, "adamw", kept)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: left.append(len(made[0].state)))
+    train(model, rows, 0, accelerator(training, QUIET), optimizer=OPTIMIZER, training=training, runtime=QUIET, seed=0)
+    assert left == [0], "the optimiser's moments are gone when torch gives its memory back, once"
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def same(one: Any, two: Any) -> bool:

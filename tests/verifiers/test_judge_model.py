@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,10 @@ from rmlab.models.tokenizer import load_tokenizer
 from rmlab.scores.table import read_score_table
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import write_trajectories
+from rmlab.verifiers import judge_model
 from rmlab.verifiers.judge_model import judge_prompt, load_judge, score_prompts
 from rmlab.verifiers.judge_prompt import answer_words
+from rmlab.verifiers.per_turn import turns_path
 from tests.rl.conftest import write_verifier
 from tests.verifiers.examples import episode
 from tests.verifiers.tiny_models import LLAMA, write_model
@@ -166,6 +169,38 @@ def test_a_template_of_one_s_own(tmp_path, pool, attempts, capsys):
         score(pool, str(folder), tmp_path / "s.csv", template=tmp_path / "nothing.txt", part="all")
 
 
+def test_a_table_that_is_finished_is_not_scored_again_and_another_does_not_take_its_place(
+    tmp_path, pool, attempts, capsys, monkeypatch
+):
+    folder, table = write_model(tmp_path / "model", "qwen2"), tmp_path / "s.parquet"
+    score(pool, str(folder), table, part="all")
+    before = table.read_bytes()
+    capsys.readouterr()
+    write_trajectories(tmp_path / "more.parquet", [*attempts, episode(9, True, part="rl")])
+    shutil.copytree(folder, tmp_path / "copy")
+    with monkeypatch.context() as patched:
+        patched.setattr(judge_model, "load_judge", lambda *_: pytest.fail("it loads the model"))
+        score(pool, str(folder), table, part="all")
+        score(pool, str(tmp_path / "copy"), table, part="all")  # the same model, the same attempts
+        said = f"finished already: {table} (--force scores again)\n"
+        assert capsys.readouterr().out == 2 * said
+        for more in ({"answers": "good,bad"}, {"per_turn": True}, {"dtype": "bfloat16"}):
+            with pytest.raises(UsageError, match=r"holds something else, made by `.*`.*or replace it with --force"):
+                score(pool, str(folder), table, part="all", **more)
+        with pytest.raises(UsageError, match="holds something else"):
+            score(tmp_path / "more.parquet", str(folder), table, part="all")
+    assert table.read_bytes() == before
+    score(tmp_path / "more.parquet", str(folder), table, part="all", force=True)
+    assert len(read_score_table(table)) == 5
+    score(pool, str(folder), tmp_path / "s.csv", part="all")
+    with pytest.raises(UsageError, match=r"which does not say what made it \(Parquet files can\)"):
+        score(pool, str(folder), tmp_path / "s.csv", part="all")
+    score(pool, str(folder), table, part="all", per_turn=True, force=True)
+    turns_path(table).unlink()
+    score(pool, str(folder), table, part="all", per_turn=True)
+    assert turns_path(table).exists(), "killed between the two files it is not finished"
+
+
 def test_long_prompts_are_cut_and_counted(tmp_path, capsys):
     folder = write_model(tmp_path / "model", "qwen2", positions=700)
     long = [episode(n, True, attempt=a) for n in range(2) for a in range(2)]
@@ -196,7 +231,7 @@ def test_a_shorter_context_is_asked_for_and_a_longer_one_refused(tmp_path, attem
 
 
 def test_scores_after_every_turn(tmp_path, pool, attempts):
-    from rmlab.verifiers.per_turn import read_turn_scores, turns_path
+    from rmlab.verifiers.per_turn import read_turn_scores
 
     folder = write_model(tmp_path / "model", "qwen2")
     score(pool, str(folder), tmp_path / "s.csv", part="all", per_turn=True)

@@ -95,7 +95,7 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
 
     table = read_score_table(run.artifact("scores.parquet"))
     for model in (run.run_id, str(run.artifact("model"))):
-        score(pool, model, tmp_path / "again.csv")
+        score(pool, model, tmp_path / "again.csv", force=True)
         again = read_score_table(tmp_path / "again.csv")
         assert again.trajectory_id.tolist() == table.trajectory_id.tolist()
         assert np.abs(again.score - table.score).max() < 1e-6

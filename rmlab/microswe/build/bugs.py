@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
-from rmlab.fingerprint import fingerprint
+from rmlab.fingerprint import UNHASHED, fingerprint
 from rmlab.microswe.build.functions import FIRST_SOURCES
 from rmlab.microswe.build.public_call import Outputs, PublicCall, choose
 from rmlab.microswe.build.trial import Tested, TriedEdit, run_edits
@@ -53,8 +53,8 @@ class BuildConfig:
     most_guesses: int = 10
     every_kind: bool = False
     beside: str = ""
-    workers: int = 2
-    progress: bool = True
+    workers: int = field(default=2, metadata=UNHASHED)
+    progress: bool = field(default=True, metadata=UNHASHED)
 
 
 @dataclass(frozen=True)

@@ -189,9 +189,11 @@ def _modules(package: str, tests: dict[str, str], counts: Counter[str]) -> dict[
 
 
 def versions(sources: tuple[str, ...] = FIRST_SOURCES) -> dict[str, str]:
-    """Package (distribution name) of the given families to its installed version, and Python's own."""
+    """Package (distribution name) of the given families to its installed version, and Python's own. Raises DataError where one is not
+    installed."""
+    packages = [package for source in sources for package in SOURCES[source] if package != "stdlib"]
+    for package in packages:
+        _folder(package)
     distributions = importlib.metadata.packages_distributions()
-    names = sorted(
-        {distributions[p][0].lower().replace("_", "-") for source in sources for p in SOURCES[source] if p != "stdlib"}
-    )
+    names = sorted({distributions[package][0].lower().replace("_", "-") for package in packages})
     return {"python": sys.version.split()[0], **{name: importlib.metadata.version(name) for name in names}}

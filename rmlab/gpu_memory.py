@@ -1,0 +1,64 @@
+"""What becomes of work that finds the memory of its GPU full: beside other cells it is stopped, to start again when there is room; alone
+on its GPU it fails, and the message says what needs less.
+
+Which of the two it is was decided by who had the GPU at that moment, so it is asked once, where the error is first seen.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rmlab.errors import RmlabError
+from rmlab.stopping import Stopped
+from rmlab.wording import counted
+
+FULL = ("cuda out of memory", "cuda error: out of memory", "cublas_status_alloc_failed", "hip out of memory")
+"""A full GPU in the words of torch's allocator, of CUDA where a process begins to use the GPU, and of cuBLAS, which needs some, too."""
+
+
+class Crowded(Stopped):
+    """The GPU's memory was full because other cells had it too. others: how many."""
+
+    def __init__(self, others: int, error: str) -> None:
+        super().__init__(f"the memory of the GPU, which {counted(others, 'other cell')} had too, is full: {error}")
+        self.others = others
+
+
+_others: Callable[[], int] = lambda: 0  # noqa: E731 (a hook with a default)
+
+
+def shared_with(others: Callable[[], int]) -> None:
+    """From now on `others` says how many other cells have the GPU of this process, at the moment when it is asked."""
+    global _others
+    _others = others
+
+
+def full_memory(error: BaseException) -> RmlabError | None:
+    """What the work is to end with where an error, or what is behind it, says that the GPU's memory is full; else None."""
+    if isinstance(error, RmlabError):
+        return None
+    if not any(words in str(error).lower() for words in FULL):
+        behind = error.__cause__ or error.__context__
+        return None if behind is None else full_memory(behind)
+    said = str(error).splitlines()[0].partition(" If reserved but unallocated")[0].rstrip(".")
+    told = (
+        Crowded(others, said)
+        if (others := _others())
+        else RmlabError(
+            f"the memory of the GPU is too small for this work, and no other cell is known to have it: {said}. Smaller batches "
+            "(training.micro_batch_size=1), activations that are made again (training.checkpointing=true) or fewer tokens "
+            "(prompt.max_tokens) need less; `rmlab plan` says how much."
+        )
+    )
+    told.__cause__ = error
+    return told
+
+
+@contextmanager
+def explains_full_memory() -> Iterator[None]:
+    """A full GPU within the block is one of the two errors of `full_memory`."""
+    try:
+        yield
+    except Exception as error:
+        if (told := full_memory(error)) is None:
+            raise
+        raise told from error

@@ -1,0 +1,40 @@
+"""Has this very request made the file that it is to write? Then nothing is to do; and what another request made is not replaced unasked.
+
+A Parquet file says in its metadata what made it: `command`, and `config_hash`, the hash of everything that can change it.
+"""
+
+from pathlib import Path
+
+from rmlab.errors import UsageError
+
+
+def made_before(path: Path, config_hash: str) -> bool:
+    """Whether a request with this hash has made what is at `path`; False where nothing is there.
+
+    Raises UsageError where something else is there, which would be lost.
+    """
+    if not path.exists():
+        return False
+    stated = _stated(path)
+    if stated.get("config_hash") == config_hash:
+        return True
+    made = (
+        f"made by `{stated['command']}`"
+        if "command" in stated
+        else "which does not say what made it (Parquet files can)"
+    )
+    raise UsageError(
+        f"{path} holds something else, {made} (rules, inputs or models may have changed since, too): name another output, or replace it "
+        "with --force"
+    )
+
+
+def _stated(path: Path) -> dict[str, str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return {}
+    return {name.decode(): value.decode() for name, value in metadata.items() if name != b"ARROW:schema"}
