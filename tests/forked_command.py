@@ -109,7 +109,7 @@ def _work(arguments: list[str], environment: dict[str, str], folder: str, said: 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, local.ENDING)
-    own = forkserver._forkserver  # type: ignore[attr-defined]
+    own = forkserver._forkserver  # type: ignore[attr-defined]  # what it forks comes from the tests' server, too
     own._forkserver_address, own.ensure_running = server, lambda: None
     forkserver.ensure_running = own.ensure_running
     local.PATIENCE_SECONDS = 900.0  # its cells say how they end on a slow machine too

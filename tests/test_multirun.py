@@ -17,7 +17,7 @@ from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.command_line import rmlab_here
-from tests.forked_command import start_warm_fork_server
+from tests.forked_command import ForkedCommand, start_warm_fork_server
 from tests.sweeping import cells_that_said
 from tests.waiting import PATIENCE
 
@@ -65,16 +65,10 @@ def multirun_here(*overrides: str) -> str:
     return out.getvalue()
 
 
-def rmlab(*arguments: str) -> tuple[int, str, str]:
-    process = subprocess.run(
-        [sys.executable, "-m", "rmlab.cli", *arguments],
-        cwd=REPOSITORY,
-        env=dict(os.environ),
-        text=True,
-        capture_output=True,
-        timeout=PATIENCE,
-    )
-    return process.returncode, process.stdout, process.stderr
+def rmlab(*arguments: str) -> tuple[int | None, str, str]:
+    process = ForkedCommand(*arguments)
+    out, err = process.communicate(PATIENCE)
+    return process.returncode, out, err
 
 
 @pytest.mark.slow

@@ -19,6 +19,9 @@ from rmlab.stopping import Stopped
 from rmlab.tracking.query import TrackedRun
 from tests.rl.small_training import trained
 
+FEW = ("rl.groups=3", "watch.tasks=4")
+"""Enough where two trainings have to be the same, and nothing has to be learned."""
+
 
 def outcome(run: TrackedRun) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(run.artifact("outcome.json").read_text())
@@ -79,6 +82,7 @@ def test_slices_of_one_step_end_where_an_unbroken_run_ends(
 ) -> None:
     """All weights, and adapters alone (whose state is what travels between machines)."""
     more = [
+        *FEW,
         "rl.steps=3",
         "watch.every=1",
         "watch.choose=true",
@@ -190,7 +194,7 @@ def test_scores_bent_on_purpose_are_paid_and_reported_as_they_are_paid(
     table = Scores.of([f"t{i % 10}" for i in range(80)], rng.random(80), (rng.random(80) < 0.3).tolist())
     write_score_table(run_folder / "scores.parquet", table)
     (run_folder / "report.json").write_text(json.dumps(report(table, replicates=0)))
-    given = ["reward=execution_free", f"verifier={run_folder / 'model'}", "rl.steps=2", "watch.every=0"]
+    given = [*FEW, "reward=execution_free", f"verifier={run_folder / 'model'}", "rl.steps=2", "watch.every=0"]
     plain = trained(easy, tmp_path / "a", monkeypatch, *given)
     bent = trained(
         easy, tmp_path / "a", monkeypatch, *given, "reward.transform.shift=2", "reward.transform.between=0.5"

@@ -110,7 +110,9 @@ def left_out(files: Mapping[str, int]) -> dict[str, int]:
 
 def anonymous(text: str) -> str:
     """A text without paths and stores of any machine: a path in a clone is relative to it, of another the last part is left."""
-    text = _STORE.sub(lambda found: f"{found[1] or found[2]}null", portable(text))
+    text = portable(text)
+    if "uri" in text:
+        text = _STORE.sub(lambda found: f"{found[1] or found[2]}null", text)
     return _ABSOLUTE.sub(lambda found: _below_the_clone(found[0]), text)
 
 
