@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing import forkserver
@@ -116,4 +117,7 @@ def _work(arguments: list[str], environment: dict[str, str], folder: str, said: 
     sys.argv = ["rmlab", *arguments]
     from rmlab.__main__ import main
 
-    main()
+    try:
+        main()
+    finally:  # as at the end of a Python that was started anew: joblib ends its workers here, else they are waited for until they are idle
+        threading._shutdown()  # type: ignore[attr-defined]
