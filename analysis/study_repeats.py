@@ -26,7 +26,7 @@ NAME = "study_repeats"
 @dataclass(frozen=True)
 class Repeat:
     """One metric of a cell that was trained again. first, again: of the first and of the latest training. low, high: of one new
-    training of the level, from the first trainings of its seeds (their number: seeds); NaN where there is one seed only."""
+    training of the level, from the first trainings of its seeds (their number: seeds, two or more)."""
 
     cell: FinishedCell
     sweep: str
@@ -78,15 +78,13 @@ def _of_sweep(study: PlannedStudy, name: str) -> Iterator[Repeat]:
         for metric in FAMILY:
             first_S = [value for one in alike if (value := pool_value(one, metric, OWN)) is not None]
             first, again = (pool_value(one, metric, OWN) for one in (several[0], several[-1]))
-            if first is not None and again is not None:
+            if first is not None and again is not None and len(first_S) > 1:
                 words = metric_words(study.groups[name], metric)
                 yield Repeat(several[0], name, metric, words, first, again, *_new(first_S), len(first_S))
 
 
 def _new(value_S: Sequence[float]) -> tuple[float, float]:
     """The 95 % t interval of one new training."""
-    if len(value_S) < 2:
-        return float("nan"), float("nan")
     half = stats.t.ppf(0.975, len(value_S) - 1) * np.std(value_S, ddof=1) * (1 + 1 / len(value_S)) ** 0.5
     return float(np.mean(value_S) - half), float(np.mean(value_S) + half)
 
@@ -97,27 +95,30 @@ def as_marked(found: Sequence[Repeat], counts: str) -> MarkedText:
     if not found:
         return text
     text.say("## Cells that were trained again\n\n")
-    text.say("Each of these was trained a second time by the same command; the tables above use the later training. ")
+    text.say("Each of these was trained again by the same command; the tables above use the latest training. ")
     text.number(str(sum(one.inside for one in found)), "", "inside", counts).say(" of ")
     text.number(str(len(found)), "", "repeated", counts)
     text.say(
-        " values of the second training lie inside the interval that the first trainings of the level give for one new training "
+        " values of the latest training lie inside the interval that the first trainings of the level give for one new training "
         "(95 % by t, over seeds).\n\n"
     )
     words = list(dict.fromkeys(one.words for one in found))
     text.say(
         f"| cell | {' | '.join(f'{word}: first, again, interval' for word in words)} |\n|{'---|' * (1 + len(words))}\n"
     )
-    for name in dict.fromkeys(one.cell.run.name for one in found):
-        text.say(f"| {in_cell(name)}")
-        for one in (one for one in found if one.cell.run.name == name):
-            where = f"sweep={plain(one.sweep)} level={plain(one.cell.level)} seed={one.cell.seed} metric={one.metric}"
-            where += f" arm={plain(one.cell.arm)}" if one.cell.arm else ""
-            text.say(" | ").number(f"{one.first:.3f}", where, "first").say(", ").number(
-                f"{one.again:.3f}", where, "again"
-            )
-            if np.isfinite(one.low):
-                text.say(" [").number(f"{one.low:.3f}", where, "low").say(", ").number(f"{one.high:.3f}", where, "high")
-                text.say("]")
-        text.say(" |\n")
+    by_cell = {(one.cell.run.name, one.words): one for one in found}
+    for name in dict.fromkeys(name for name, _ in by_cell):
+        text.say(f"| {in_cell(name)} |")
+        for word in words:
+            if (one := by_cell.get((name, word))) is not None:
+                where = (
+                    f"sweep={plain(one.sweep)} level={plain(one.cell.level)} seed={one.cell.seed} metric={one.metric}"
+                )
+                where += f" arm={plain(one.cell.arm)}" if one.cell.arm else ""
+                text.say(" ").number(f"{one.first:.3f}", where, "first")
+                text.say(", ").number(f"{one.again:.3f}", where, "again")
+                text.say(" [").number(f"{one.low:.3f}", where, "low")
+                text.say(", ").number(f"{one.high:.3f}", where, "high").say("]")
+            text.say(" |")
+        text.say("\n")
     return text.say("\n")

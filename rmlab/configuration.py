@@ -94,6 +94,8 @@ def load_file(path: Path) -> ModuleType:
 
 PLAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)+=(?!{)", re.ASCII)
 """How an override begins that sets one value: its key has a dot, so it is no group, and the value is no mapping."""
+GROUP = re.compile(r"[A-Za-z_][\w/]*=(?!{)", re.ASCII)
+"""How one begins that chooses of a group, or sets a value without a dot: neither can be undone by a plain one, nor undo it."""
 
 
 def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -110,6 +112,8 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     if program.endswith(".py") or any(text.startswith("hydra.") for text in overrides):
         return _composed(program, overrides)  # from files that are not ours and may change
     plain = [text for text in overrides if PLAIN.match(text)]
+    if not all(PLAIN.match(text) or GROUP.match(text) for text in overrides):
+        return _composed(program, overrides)  # `++a.b=1` or `a={b: 1}` may set what a plain one sets: the last one wins
     try:
         config = with_values(_composed_once(program, tuple(text for text in overrides if text not in plain)), plain)
     except (UsageError, OmegaConfBaseException):

@@ -23,7 +23,7 @@ class Crowded(Stopped):
         self.others = others
 
 
-_others: Callable[[], int] = lambda: 0  # noqa: E731 (a hook with a default)
+_others: Callable[[], int] | None = None
 
 
 def shared_with(others: Callable[[], int]) -> None:
@@ -40,11 +40,12 @@ def full_memory(error: BaseException) -> RmlabError | None:
         behind = error.__cause__ or error.__context__
         return None if behind is None else full_memory(behind)
     said = str(error).splitlines()[0].partition(" If reserved but unallocated")[0].rstrip(".")
+    alone = "and no other cell has it" if _others else "or other work has it too"
     told = (
         Crowded(others, said)
-        if (others := _others())
+        if _others and (others := _others())
         else RmlabError(
-            f"the memory of the GPU is too small for this work, and no other cell is known to have it: {said}. Smaller batches "
+            f"the memory of the GPU is too small for this work, {alone}: {said}. Smaller batches "
             "(training.micro_batch_size=1), activations that are made again (training.checkpointing=true) or fewer tokens "
             "(prompt.max_tokens) need less; `rmlab plan` says how much."
         )

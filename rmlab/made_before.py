@@ -37,4 +37,8 @@ def _stated(path: Path) -> dict[str, str]:
         metadata = pq.read_schema(path).metadata or {}
     except (pa.ArrowException, OSError):
         return {}
-    return {name.decode(): value.decode() for name, value in metadata.items() if name != b"ARROW:schema"}
+    return {
+        name.decode(errors="replace"): value.decode(errors="replace")
+        for name, value in metadata.items()
+        if name != b"ARROW:schema"
+    }

@@ -239,3 +239,8 @@ def test_a_choice_of_a_list_that_is_not_there_is_named_with_those_that_are() -> 
         match=r"policy=hastie: there is no such choice \(did you mean hasty\?\); there are: careful, .*topdown",
     ):
         compose("collect", ["policy=[careful,hastie]"])
+
+
+@pytest.mark.parametrize("last", ["++data.scale=300", "data={scale: 300}"])
+def test_the_last_override_of_a_value_wins_however_it_is_written(last: str) -> None:
+    assert compose("train_verifier", ["data.scale=500", last]).data.scale == 300

@@ -24,7 +24,7 @@ from rmlab.files import check_output, only_writer
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.made_before import made_before
 from rmlab.microswe.build.bugs import BuildConfig
-from rmlab.microswe.build.build import Built, build
+from rmlab.microswe.build.build import SEMANTICS, Built, build
 from rmlab.microswe.build.extension import read_base_tasks
 from rmlab.microswe.build.functions import SOURCES, versions
 from rmlab.microswe.task import read_tasks, write_tasks
@@ -73,10 +73,12 @@ def run(config: DictConfig, command: str = "rmlab tasks build", force: bool = Fa
 
 
 def config_hash(config: DictConfig, settings: BuildTasksConfig) -> str:
-    """Of everything that can change the tasks: the packages and Python too. Raises DataError where a package is not installed."""
+    """Of everything that can change the tasks: the way they are built, packages and Python too. Raises DataError where a package is not
+    installed."""
     beside = read_base_tasks(REPOSITORY / settings.beside).fingerprint if settings.beside else ""
     changes = hashed_values(config) | {"beside": beside}
-    return fingerprint({"program": "build_tasks", "config": changes, "versions": versions(tuple(settings.sources))})
+    installed = versions(tuple(settings.sources))
+    return fingerprint({"program": "build_tasks", "semantics": SEMANTICS, "config": changes, "versions": installed})
 
 
 def summary(built: Built, path: Path) -> str:

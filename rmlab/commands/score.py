@@ -128,6 +128,12 @@ def _write(
             "given. Raise --max-tokens, or take a verifier that reads more."
         )
     table = scorer.score(encoded, batch_tokens=batch_tokens, show=True)
+    if per_turn:  # before the table, which says that all is finished
+        from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
+
+        turns = score_turns(scorer, chosen, batch_tokens=batch_tokens, show=True)
+        write_turn_scores(turns_path(out), turns)
+        print(f"{turns_path(out)}: scores after {sum(map(len, turns.values())):,} turns")
     write_score_table(out, table, made_by)
     unfit = unfit_counts(encoded)
     words = "; ".join(f"{of}: {many:,}" for of, many in unfit.items())
@@ -137,12 +143,6 @@ def _write(
         + (f", {cut}" if cut else "")
         + (f", {sum(unfit.values())} do not fit the context ({words})" if unfit else "")
     )
-    if per_turn:
-        from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
-
-        turns = score_turns(scorer, chosen, batch_tokens=batch_tokens, show=True)
-        write_turn_scores(turns_path(out), turns)
-        print(f"{turns_path(out)}: scores after {sum(map(len, turns.values())):,} turns")
 
 
 def _chosen(path: Path, part: str | None) -> "tuple[list[Trajectory], str]":

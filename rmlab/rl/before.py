@@ -5,21 +5,26 @@ arithmetic repeats itself (float32 on a CPU), and attempts that differ by roundi
 """
 
 import json
+import platform
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rmlab.files import made_once, write_text
 from rmlab.fingerprint import fingerprint, hashed_fields
+from rmlab.microswe import loading
 from rmlab.paths import runs_folder
 from rmlab.rl.config import SEMANTICS, RLRun
+from rmlab.tracking.tags import commit
 
 Measured = TypeVar("Measured")
 
 
 def beginning(settings: RLRun, start: str, device: str) -> list[Any]:
-    """All that decides what the attempts of a start at a task are. start: its fingerprint. device: cpu or cuda."""
+    """All that decides what the attempts of a start at a task are: the code and what runs programs here too, so that "before" and "after"
+    are of one environment. start: its fingerprint. device: cpu or cuda."""
     return [
         SEMANTICS,
+        [loading.SEMANTICS, platform.python_version(), platform.machine(), commit()],
         start,
         device,
         settings.name,

@@ -134,7 +134,7 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
             print(f"{name} {what}: {running.last_line(name)} ({running.log(name)})", flush=True)
             if reason := state.given_up({"name": name, "kind": "verifier"}):
                 print(f"{name} is given up: {reason}", flush=True)
-        lacking = dict[str, str]()
+        lacking, asked_all = dict[str, str](), False
         for cell in [cell for cell in waiting if left > LEAST_SECONDS[cell["kind"]]]:
             if len(running) == running.most:
                 break
@@ -148,7 +148,9 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
                 continue
             print(f"{name} begins, {duration(left)} left", flush=True)
             waiting.remove(cell)
-        if not running:  # nobody here makes what they lack
+        else:
+            asked_all = True
+        if not running and asked_all:  # nobody here makes what they lack
             for name, what in lacking.items():
                 lost.append(name)
                 print(f"{name}: {what}", flush=True)
