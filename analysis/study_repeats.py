@@ -62,7 +62,8 @@ class Repeat:
 
 
 def repeats(study: PlannedStudy) -> list[Repeat]:
-    """Every metric of the family, of every planned cell that has more than one finished run of its own sweep."""
+    """Every metric of the family, of every planned cell that has more than one finished run of its own sweep. Without those of a level
+    with one seed, of which nothing says where a new training should fall."""
     return [one for name in study.groups for one in _of_sweep(study, name)]
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
@@ -166,6 +167,17 @@ class Busy(RmlabError):
     """Somebody else holds the lock; the message says who and since when."""
 
 
+def open_lock(path: Path) -> IO[str]:
+    """The file of a lock, not locked yet. Raises RmlabError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a+")
+    except OSError as error:
+        raise RmlabError(
+            f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
+        ) from error
+
+
 @contextmanager
 def exclusive(path: Path, what: str, patience: float = float("inf")) -> Iterator[None]:
     """Holds the lock `path` while the block runs; nobody else on this machine gets in.
@@ -173,14 +185,7 @@ def exclusive(path: Path, what: str, patience: float = float("inf")) -> Iterator
     what: what is locked, for the message. patience: seconds to wait for whoever holds it.
     Raises Busy when that has gone by, RmlabError where the lock's file cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
-    except OSError as error:
-        raise RmlabError(
-            f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
-        ) from error
-    with file:
+    with open_lock(path) as file:
         deadline = time.monotonic() + patience
         while True:
             try:

@@ -128,10 +128,11 @@ def _write(
             "given. Raise --max-tokens, or take a verifier that reads more."
         )
     table = scorer.score(encoded, batch_tokens=batch_tokens, show=True)
-    if per_turn:  # before the table, which says that all is finished
+    if per_turn:  # written before the table, which says that both are there; one of another request goes first
         from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
 
         turns = score_turns(scorer, chosen, batch_tokens=batch_tokens, show=True)
+        out.unlink(missing_ok=True)
         write_turn_scores(turns_path(out), turns)
         print(f"{turns_path(out)}: scores after {sum(map(len, turns.values())):,} turns")
     write_score_table(out, table, made_by)

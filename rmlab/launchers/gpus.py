@@ -14,7 +14,7 @@ from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import IO
 
-from rmlab.errors import RmlabError
+from rmlab.files import open_lock
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -149,13 +149,7 @@ def _state(place: Path) -> str:
 
 def _locked(path: Path, kind: int) -> IO[str] | None:
     """The file of a lock, which is held while it is open; None where somebody else holds it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
-    except OSError as error:
-        raise RmlabError(
-            f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
-        ) from error
+    file = open_lock(path)
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
