@@ -15,6 +15,7 @@ from rmlab.commands.score import score
 from rmlab.errors import DataError, UsageError
 from rmlab.models.prefix_decoder import can_share
 from rmlab.models.tokenizer import load_tokenizer
+from rmlab.scores import writing
 from rmlab.scores.table import read_score_table
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import write_trajectories
@@ -199,6 +200,11 @@ def test_a_table_that_is_finished_is_not_scored_again_and_another_does_not_take_
     turns_path(table).unlink()
     score(pool, str(folder), table, part="all", per_turn=True)
     assert turns_path(table).exists(), "killed between the two files it is not finished"
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "write_score_table", lambda *_: pytest.fail("killed between the two files"))
+        with pytest.raises(pytest.fail.Exception):
+            score(tmp_path / "more.parquet", str(folder), table, part="all", per_turn=True, force=True)
+    assert not table.exists(), "these turns do not pass for those of the table before"
 
 
 def test_long_prompts_are_cut_and_counted(tmp_path, capsys):
