@@ -52,6 +52,8 @@ _reason: str | None = None
 _asking = False  # within `interrupt_asks_to_stop`
 _uncut = 0  # blocks of `uncut`, one within another
 _import_waits = False  # Ctrl-C came within an import and has not ended anything yet
+_once = False  # a second SIGTERM says nothing that the first did not say
+_ending = False  # SIGTERM is ending the work: it says how it ended, and tidies up
 _waiting: int | None = None  # a signal that came within these and has not ended anything yet
 _before: dict[int, Callable[[int, FrameType | None], Any]] = {}  # what a signal does where it does not wait
 
@@ -75,9 +77,12 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     An import that is cut leaves half a module: what imports it next fails by that, and what takes it for a package that is missing
     goes on, so that the interrupt is forgotten.
     """
-    global _import_waits
+    global _ending, _import_waits
+    if number == signal.SIGTERM and _once and _ending:
+        return
     if not _is_importing(frame):
         _import_waits = False
+        _ending = _ending or number == signal.SIGTERM
         raise KeyboardInterrupt
     if number == signal.SIGINT:
         if _import_waits:
@@ -111,12 +116,15 @@ INTERRUPTS = (signal.default_int_handler, interrupt)
 """Handlers by which a signal is a KeyboardInterrupt."""
 
 
-def end_on_sigterm(handler: Callable[[int, FrameType | None], Any] = interrupt) -> None:
+def end_on_sigterm(handler: Callable[[int, FrameType | None], Any] = interrupt, *, once: bool = False) -> None:
     """From now on SIGTERM ends this process as Ctrl-C does (or as the handler says), and neither is lost.
 
     What a handler raises is lost where it comes within a callback that can raise nothing (`__del__`, one of a weak reference): a
-    moment later it is raised again.
+    moment later it is raised again. once: a further SIGTERM does not cut what the first one began. For a process whose parent sends
+    it on when a whole group was asked to end, and kills what does not end.
     """
+    global _once
+    _once = once
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, handler)
@@ -124,7 +132,9 @@ def end_on_sigterm(handler: Callable[[int, FrameType | None], Any] = interrupt) 
     show = sys.unraisablehook
 
     def again(lost: "sys.UnraisableHookArgs") -> None:
+        global _ending
         if issubclass(lost.exc_type, KeyboardInterrupt | SystemExit):
+            _ending = False
             signal.setitimer(signal.ITIMER_REAL, SOON)
         else:
             show(lost)
@@ -200,7 +210,7 @@ def uncut() -> Iterator[None]:
 def interrupt_asks_to_stop() -> Iterator[None]:
     """Within it Ctrl-C and SIGTERM wait for the next safe point, so that what is kept then is whole; a second Ctrl-C ends the work at
     once."""
-    global _asking, _waiting
+    global _asking, _ending, _waiting
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -210,6 +220,7 @@ def interrupt_asks_to_stop() -> Iterator[None]:
         before = _listen(*INTERRUPTS)
         yield
     except BaseException:
+        _ending = _ending or _waiting == signal.SIGTERM
         _waiting = None  # what ends the work is under way
         raise
     finally:

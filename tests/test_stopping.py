@@ -118,6 +118,31 @@ def test_a_signal_that_comes_where_nothing_can_be_raised_comes_again() -> None:
     assert (done.stdout, done.stderr) == ("it was lost\nand came again\n", "")
 
 
+TWICE = """
+import os, signal, sys
+from rmlab.stopping import end_on_sigterm, interrupt_asks_to_stop, stop_asked
+def press():
+    os.kill(os.getpid(), signal.SIGTERM)
+def train():
+    with interrupt_asks_to_stop():
+        press()
+        raise stop_asked()
+end_on_sigterm(once=True)
+try:
+    train() if sys.argv[1] == "training" else press()
+except KeyboardInterrupt:
+    press()
+    print("it said how it ended")
+"""
+
+
+@pytest.mark.parametrize("where", ["training", "elsewhere"])
+def test_a_second_sigterm_does_not_cut_what_the_first_one_began(where: str) -> None:
+    """A cell whose group was asked to end hears it twice: the second time from its parent, perhaps before its run says how it ended."""
+    done = subprocess.run([sys.executable, "-c", TWICE, where], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "it said how it ended\n", "")
+
+
 IMPORTS = """
 import sys, time
 from rmlab.stopping import end_on_sigterm

@@ -247,7 +247,7 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str], others: Calla
     if others is not None:
         shared_with(others)
     try:
-        end_on_sigterm()
+        end_on_sigterm(once=True)  # a scheduler sends it to the whole group, and then the parent does
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         pipe.send(answer(job))
     except KeyboardInterrupt:
