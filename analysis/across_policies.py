@@ -35,8 +35,8 @@ Row = dict[str, Any]
 
 
 @figure(
-    "Where every policy has one attempt at a task: whose is picked, beside always the better policy, and "
-    "what of a policy never seen?",
+    "When each policy has one attempt at a task, which one does the verifier pick, compared with always taking the "
+    "better policy's? And how does it do on a policy that it never saw?",
     Needs.sweep,
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:

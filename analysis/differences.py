@@ -16,8 +16,8 @@ from rmlab.metrics.sweep_levels import FAMILY
 
 
 @figure(
-    "Which levels differ from the baseline, by how much? Filled: shown after Holm's correction over the "
-    "sweep. Hollow: no difference shown.",
+    "Which levels differ from the baseline, and by how much? Filled: shown after Holm's correction over the sweep. "
+    "Hollow: no difference shown.",
     Needs.sweep,
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:

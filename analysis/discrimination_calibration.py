@@ -28,8 +28,8 @@ ECE = ("#009E73", "ECE (10 bins of equal width)")
 
 
 @figure(
-    "Do AUC (within a task, pooled) and ECE hold along the factor, and is the ECE more than its noise "
-    "floors? The paper's values in a panel of their own.",
+    "Do AUC (within a task, pooled) and ECE hold along the factor, and is the ECE above its noise floors? The paper's "
+    "values are in a separate panel.",
     Needs.sweep,
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:

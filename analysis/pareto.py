@@ -10,8 +10,8 @@ from analysis.registry import Needs, figure
 
 
 @figure(
-    "Which trials of a search does no other beat in every objective? Drawn by `rmlab sweep` for a search, "
-    "into the same folder.",
+    "Which trials of a search are on the Pareto front, so that no other beats them in every objective? `rmlab sweep` "
+    "draws it for a search, into the same folder.",
     Needs.search,
 )
 def draw(rows: Sequence[Mapping[str, Any]], objectives: Mapping[str, str], folder: Path, note: str) -> list[Path]:

@@ -74,7 +74,7 @@ def spearman(
 
 
 @figure(
-    "Which of a verifier's offline metrics foretells what RL with it does? One point a verifier; under "
+    "Which of a verifier's offline metrics foretells what RL with it does? One point is one verifier; with fewer than "
     "ten trainings nothing can be concluded.",
     Needs.rl,
 )

@@ -21,7 +21,7 @@ BINS = 10
 REPLICATES = 1000
 
 
-@figure("When a verifier says p, is p of it resolved? With counts.", Needs.sweep)
+@figure("When a verifier says p, is a share p of those attempts resolved? With counts.", Needs.sweep)
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws reliability.{pdf,png,csv} into the sweep's folder below `out`."""
     rows: list[dict[str, Any]] = []

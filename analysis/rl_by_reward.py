@@ -30,7 +30,8 @@ DASHES: Any = ("-", "--", "-.", ":", (0, (1, 1)), (0, (5, 1)))
 
 
 @figure(
-    "What becomes of policies by what pays them, means over verifiers: pass@1, hacking gap, share of episodes that run the call.",
+    "What becomes of policies under each reward? Means over verifiers of pass@1, hacking gap and the share of "
+    "episodes that run the call.",
     Needs.rl_study,
 )
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:

@@ -43,8 +43,8 @@ Point = tuple[int, float, float | None, float | None]
 
 
 @figure(
-    "What became of a policy while it was trained: pass@1, and the hacking gap below? Of all RL runs of "
-    "one start and length; voluntary evidence has rows of its own.",
+    "How does a policy change during training? pass@1, and below it the hacking gap, for all RL runs of one start and "
+    "length; voluntary evidence has rows of its own.",
     Needs.rl,
 )
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:

@@ -25,7 +25,7 @@ ENDS = 5  # steps at either end that a share is averaged over
 
 
 @figure(
-    "What came of every RL run: pass@1 before, after and paired, hacking gap, collapse, with intervals "
+    "What was the result of every RL run? pass@1 before, after and paired, hacking gap and collapse, with intervals "
     "(`rl_table.csv`, `rl_table.md`).",
     Needs.rl,
 )

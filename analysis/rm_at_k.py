@@ -24,8 +24,8 @@ SELECTORS = {
 
 
 @figure(
-    "How good is the attempt that a verifier picks from k, at each level? With pass@k (oracle), pass@1 "
-    "(random) and the baselines; and the same where identical patches stand together.",
+    "How good is the attempt that a verifier picks from k, at each level? With pass@k (oracle), pass@1 (random) and "
+    "the baselines, and once more with identical patches taken together.",
     Needs.sweep,
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from analysis.tracked import SweepRuns
 EDGES = np.linspace(0, 1, 26)
 
 
-@figure("Where do the scores of resolved and unresolved attempts lie?", Needs.sweep)
+@figure("How are the scores of resolved and of unresolved attempts distributed?", Needs.sweep)
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws score_distributions.{pdf,png,csv} into the sweep's folder below `out`."""
     rows: list[dict[str, Any]] = []

@@ -24,8 +24,9 @@ HEADING = 1.25  # rows that the name of a sweep takes
 
 
 @figure(
-    "All sweeps of a study: the difference of every level from the baseline in the three metrics that are tested. Filled: shown after "
-    "Holm's correction. Hollow: no difference shown. By `rmlab study`, with its caption in Markdown and LaTeX.",
+    "How far is every level of a study's sweeps from its baseline in the three metrics that are tested? Filled: shown "
+    "after Holm's correction. Hollow: no difference shown. Drawn by `rmlab study`, with its caption in Markdown and "
+    "LaTeX.",
     Needs.study,
 )
 def draw(study: PlannedStudy, out: Path) -> list[Path]:

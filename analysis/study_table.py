@@ -30,8 +30,9 @@ SOURCE = "SWE-RM, arXiv 2512.21919, values by public notes"
 
 
 @figure(
-    "All sweeps of a study: question, what the paper reports, the largest difference from the baseline in each metric, what is "
-    "shown, and which difference would have been (`study_table.csv`, `study_table.md`). By `rmlab study`.",
+    "What did each sweep of a study find? Its question, what the paper reports, the largest difference from the "
+    "baseline in each metric, what is shown, and which difference would have been (`study_table.csv`, "
+    "`study_table.md`). Written by `rmlab study`.",
     Needs.study,
 )
 def draw(study: PlannedStudy, out: Path) -> list[Path]:

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 @figure(
-    "What was measured at each level, with intervals, and every baseline beside it (`table.csv`, `table.md`).",
+    "What was measured at each level, with intervals, and what do the baselines reach (`table.csv`, `table.md`)?",
     Needs.sweep,
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:

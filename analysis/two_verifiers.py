@@ -33,7 +33,8 @@ LOOKS = ((style.RESOLVED, "-", "o"), (style.UNRESOLVED, "--", "s"))
 
 
 @figure(
-    "Two verifiers with like best of k and unlike RL, side by side: best of k, ROC within tasks, reliability, scores, and the policies.",
+    "How can two verifiers with similar best of k give different RL results? Best of k, ROC within tasks, "
+    "reliability, scores and the policies, side by side.",
     Needs.rl_study,
 )
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:

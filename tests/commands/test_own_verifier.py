@@ -64,7 +64,7 @@ def test_two_commands_from_result_folders_to_a_report(made_up: Path, capsys: pyt
         f"its ECE is {found['ece_width_10']:.2f} [{low:.2f}, {high:.2f}]",
         f"stay below {found['ece_noise_floor_task_p95']:.3f}",
         f"on other repositories it is {found['post_hoc']['isotonic']['ece_width_10']:.2f}",
-        f"with {found['auc_within_task_across']:.2f} [{auc_low:.2f}, {auc_high:.2f}]",
+        f"with probability {found['auc_within_task_across']:.2f} [{auc_low:.2f}, {auc_high:.2f}]",
     ):
         assert words in caption
 
