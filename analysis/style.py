@@ -171,18 +171,27 @@ def save_picture(drawn: "Figure", path: Path) -> Path:
     return path
 
 
+DIGITS = 12
+"""Of a fraction in a CSV: fewer than float64 has. Processors add up in different orders, so that the last ones differ between machines."""
+
+
 def csv_text(rows: Sequence[dict[str, Any]], digits: int | None = None) -> str:
-    """Rows as CSV with the union of their columns in order of appearance; None is an empty cell. digits: that count, of fractions;
-    None = all."""
+    """Rows as CSV with the union of their columns in order of appearance; None is an empty cell. digits: significant ones of fractions,
+    default DIGITS."""
     import csv
     import io
+
+    def cell(x: Any) -> Any:
+        if not isinstance(x, float):
+            return x
+        return f"{x:.{digits}g}" if digits else float(f"{x:.{DIGITS}g}")
 
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: f"{x:.{digits}g}" if digits and isinstance(x, float) else x for name, x in row.items()})
+        writer.writerow({name: cell(x) for name, x in row.items()})
     return out.getvalue()
 
 
