@@ -71,7 +71,7 @@ def test_help_imports_nothing_heavy_and_works_anywhere(tmp_path: Path) -> None:
         (["train", "preset=smoke", "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
         (["evaluate", "/nowhere.csv"], 1, "/nowhere.csv"),
         (["compare", "a.csv", "b.csv"], 1, "a.csv: there is no such file or folder, and no run either"),
-        (["score", "x.parquet", "--model", "m"], 2, "--out names the score table to write"),
+        (["score", "x.parquet", "--model", "m"], 2, "name the score table to write with --out"),
         (["ui", "--port", "70000"], 2, "a port is a number from 1 to 65535"),
         (["figures", "--from", "sqlite:////proc/x/mlflow.db"], 1, "/proc/x"),
     ],

@@ -40,7 +40,7 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(runs_folder: 
 
     code, _, err = sweep_here(TOY)
     assert code == 0, err
-    assert "every cell was finished already: nothing was trained" in err
+    assert "every cell was already finished: nothing was trained" in err
     assert sorted(cells_that_said("end").values()) == [1] * 10
     assert len(runs(Store.open(), ["toy_scale"])) == 12
     code, out, _ = sweep_here(TOY, "--dry-run")

@@ -228,7 +228,7 @@ def collect(processes: RolloutProcesses, settings: CollectConfig, kept: Trajecto
         processes.stop()
         kept.flush()
         print(
-            f"\nStopped; {len(kept):,} of {total:,} attempts are finished and kept. Go on with: {command}",
+            f"\nStopped; {len(kept):,} of {total:,} attempts are finished and kept. Continue with: {command}",
             file=sys.stderr,
         )
         raise

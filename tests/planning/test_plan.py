@@ -142,9 +142,9 @@ def test_a_sweep_is_the_sum_of_its_cells(capsys: pytest.CaptureFixture[str]) -> 
     ("program", "overrides", "words"),
     [
         ("trian", [], r"there is no program 'trian' .did you mean train"),
-        (None, [], "name what is planned"),
+        (None, [], "name what to plan"),
         ("sweep", ["preset=smoke"], "name the sweep"),
-        ("rl", [], "start has to be given: start=FOLDER"),
+        ("rl", [], "start must be given: start=FOLDER"),
         ("train", ["data.scal=3"], "did you mean data.scale"),
     ],
 )

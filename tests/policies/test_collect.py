@@ -155,7 +155,7 @@ def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_p
         with pytest.raises(KeyboardInterrupt):
             collect.main(arguments)
     said = capsys.readouterr().err
-    assert "Stopped; 5 of 12 attempts are finished and kept. Go on with: rmlab collect" in said
+    assert "Stopped; 5 of 12 attempts are finished and kept. Continue with: rmlab collect" in said
     assert not path.exists()
     [run] = runs(Store.open())
     assert (run.status, run.end_time is None) == ("stopped", False)

@@ -120,9 +120,9 @@ def test_published_pass_at_k_comes_out_of_the_command(real, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     for words in ("15 unlabelled left out", "tasks with k attempts", "No attempt is scored"):
         assert words in shown
-    with pytest.raises(UsageError, match="--columns names columns of a score table"):
+    with pytest.raises(UsageError, match="--columns names the columns of a score table"):
         evaluate(runs, True, columns=["score=x"])
-    with pytest.raises(UsageError, match="--incomplete maybe: it is one of unresolved, unlabelled"):
+    with pytest.raises(UsageError, match="--incomplete maybe: must be one of unresolved, unlabelled"):
         evaluate(runs, True, incomplete="maybe")
 
 

@@ -142,7 +142,7 @@ def test_what_cannot_be_joined_is_one_line(tmp_path, pool):
     )
     refused([row | {"score": 1.5}], r"score 1.5 is outside")
     (tmp_path / "run.json").write_text(json.dumps({"resolved_ids": TASKS[:4], "unresolved_ids": []}))
-    with pytest.raises(UsageError, match="--trajectories goes with one score table"):
+    with pytest.raises(UsageError, match="--trajectories needs a score table"):
         evaluate([tmp_path / "run.json"], True, trajectories=tmp_path / "two.parquet")
 
 

@@ -195,7 +195,9 @@ def test_named_columns_make_a_table_of_records_by_instance(tmp_path: Path, capsy
 def test_a_report_that_is_given_twice_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_text(json.dumps({"resolved_ids": ["o__n-1"], "unresolved_ids": ["o__n-2"]}))
-    with pytest.raises(UsageError, match=r"a.json is named twice: it would count as two attempts a task. Name it once"):
+    with pytest.raises(
+        UsageError, match=r"a.json is named twice: it would count as two attempts at each task. Name it once"
+    ):
         evaluated(capsys, tmp_path / "a.json", tmp_path / "b.json", tmp_path / "x" / ".." / "a.json")
     notes = read_reports([tmp_path / "a.json", tmp_path / "b.json"]).notes
     assert notes == (

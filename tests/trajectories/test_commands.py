@@ -112,7 +112,7 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
         (
             ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--near", "nan"),
             2,
-            "--near nan: it is a share",
+            "--near nan: must be a share",
         ),
         (
             ("trajectories", "split", STARTER / "trajectories.parquet", "-o", STARTER / "trajectories.parquet"),

@@ -45,15 +45,19 @@ def test_an_empty_reading_never_takes_the_place_of_a_set(
     predictions.write_text(json.dumps({"o__n-0": {"instance_id": "o__n-0", "model_patch": "+x"}}))
     capsys.readouterr()
     for path, options, words in (
-        (empty, {}, "`rmlab import --help` names the formats"),
-        (empty, {"strict": True}, "`rmlab import --help` names the formats"),
+        (empty, {}, "`rmlab import --help` lists the formats"),
+        (empty, {"strict": True}, "`rmlab import --help` lists the formats"),
         (
             report.parent,
             {},
-            "`rmlab evaluate` takes the files themselves (reports/m.run.json is one), not their folder",
+            "give `rmlab evaluate` the files themselves (such as reports/m.run.json), not their folder",
         ),
-        (predictions, {}, "preds.json holds predictions, patches without the turns that led to them"),
-        (rows, {"format_name": "moatless"}, "Nothing there is of the format moatless: `rmlab import auto` tries all"),
+        (predictions, {}, "preds.json holds only predictions, which are patches without the turns that led to them"),
+        (
+            rows,
+            {"format_name": "moatless"},
+            "Nothing there has the format moatless: `rmlab import auto` tries all formats",
+        ),
     ):
         with pytest.raises(DataError) as caught:
             imported(path, out=out, **options)

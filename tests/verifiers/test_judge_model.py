@@ -284,7 +284,7 @@ def test_folders_that_cannot_score_say_why(tmp_path, pool, attempts):
     write_verifier(ours)
     refused(ours, "--answers is for a model that rmlab has not trained", UsageError, answers="YES,NO")
     refused(masked, "--dtype int8: it is float32 or bfloat16", UsageError, dtype="int8")
-    with pytest.raises(UsageError, match="--out names the score table"):
+    with pytest.raises(UsageError, match="name the score table to write with --out"):
         score(pool, str(masked))
 
 

@@ -271,5 +271,5 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
         score(pool, str(tmp_path), tmp_path / "out.csv")
     with pytest.raises(DataError, match="no trajectories of part rl: name another"):
         score(pool, str(tmp_path), tmp_path / "out.csv", part="rl")
-    with pytest.raises(UsageError, match="--part train: it is one of supervised"):
+    with pytest.raises(UsageError, match="--part train: must be one of supervised"):
         score(pool, str(tmp_path), tmp_path / "out.csv", part="train")

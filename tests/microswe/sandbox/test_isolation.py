@@ -151,7 +151,7 @@ def test_doctor_tells_the_weakest_level_from_the_others(request):
     request.getfixturevalue("weak_machine")
     (found,) = doctor.sandbox()
     assert found.verdict == "note"
-    assert "only with sandbox.allow_weak=true; isolation: limits: rlimits, as" in found.text
+    assert "needs sandbox.allow_weak=true; isolation: limits: rlimits, as" in found.text
 
 
 @pytest.mark.skipif(not ROOT, reason="this is an ordinary user already: every other test shows it")
