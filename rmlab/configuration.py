@@ -277,7 +277,7 @@ def _refuse_values(config: DictConfig) -> None:
         elif isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value}: a number has to be finite")
         elif isinstance(value, int) and own and value < 0:
-            raise UsageError(f"{name}={value}: it is at least 0")
+            raise UsageError(f"{name}={value}: must be at least 0")
         elif isinstance(value, int) and value > LARGEST:
             raise UsageError(f"{name}={value}: it is at most {LARGEST}")
 

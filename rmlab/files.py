@@ -158,7 +158,7 @@ def _refused(error: BaseException) -> OSError | None:
 
 def _unwritable(path: Path, error: OSError) -> RmlabError:
     remedy = (
-        "Make room there or choose another place." if is_full(error) else "Choose another place or mend its rights."
+        "Free some space or choose another path." if is_full(error) else "Choose another path or fix its permissions."
     )
     return RmlabError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
 

@@ -19,7 +19,7 @@ class Crowded(Stopped):
     """The GPU's memory was full because other cells had it too. others: how many."""
 
     def __init__(self, others: int, error: str) -> None:
-        super().__init__(f"the memory of the GPU, which {counted(others, 'other cell')} had too, is full: {error}")
+        super().__init__(f"the memory of the GPU, shared with {counted(others, 'other cell')}, is full: {error}")
         self.others = others
 
 
@@ -40,7 +40,7 @@ def full_memory(error: BaseException) -> RmlabError | None:
         behind = error.__cause__ or error.__context__
         return None if behind is None else full_memory(behind)
     said = str(error).splitlines()[0].partition(" If reserved but unallocated")[0].rstrip(".")
-    alone = "and no other cell has it" if _others else "or other work has it too"
+    alone = "and no other cell uses it" if _others else "or other work uses it too"
     told = (
         Crowded(others, said)
         if _others and (others := _others())

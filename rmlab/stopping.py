@@ -236,5 +236,5 @@ def says_how_to_go_on(command: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"\nStopped. Go on from the last checkpoint with: {command}", file=sys.stderr)
+        print(f"\nStopped. Continue from the last checkpoint with: {command}", file=sys.stderr)
         raise

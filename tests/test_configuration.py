@@ -34,7 +34,7 @@ from rmlab.wording import near
         ("+sweep=x", r"no key 'sweep' \(did you mean tracking\.sweep\?\)"),
         ("~data.scale", "data.scale"),
         ("=3", "is no KEY=VALUE"),
-        ("seed=-1", "seed=-1: it is at least 0"),
+        ("seed=-1", "seed=-1: must be at least 0"),
         ("seed=9223372036854775808", "seed=9223372036854775808: it is at most 9223372036854775807"),
         ("data.path=${nope}", "data.path: interpolation key 'nope' not found"),
         ("optimizer.learning_rate=nan", "learning_rate=nan: a number has to be finite"),
@@ -104,7 +104,7 @@ def test_values_are_set_as_composing_would_and_groups_are_left_to_it() -> None:
     assert with_values(base, ["nothing.like_this=1"]) is None
     with pytest.raises(UsageError, match=r"data\.scale=x: value"):
         with_values(base, ["data.scale=x"])
-    with pytest.raises(UsageError, match="seed=-3: it is at least 0"):
+    with pytest.raises(UsageError, match="seed=-3: must be at least 0"):
         with_values(base, ["seed=-3"])
 
 

@@ -93,7 +93,7 @@ def after(error: Exception, behind: Exception) -> Exception:
 def test_a_full_disk_asks_for_room_and_leaves_nothing(tmp_path, error):
     for writing in (atomic_folder, atomic_path):
         with (
-            pytest.raises(RmlabError, match=r"model cannot be written: N.*\. Make room there or"),
+            pytest.raises(RmlabError, match=r"model cannot be written: N.*\. Free some space or"),
             writing(tmp_path / "model"),
         ):
             raise error

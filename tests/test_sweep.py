@@ -187,7 +187,7 @@ def test_two_launches_of_one_sweep(runs_folder: Path) -> None:
         ([TOY, "data.scal=1"], 2, "no key 'data.scal' (did you mean data.scale?)"),
         ([TOY, "data.scale=1"], 2, "is what data_scale varies"),
         ([TOY, "seconds=long"], 2, "seconds=long"),
-        ([TOY, "levels=[9"], 2, "levels is a value, or a list"),
+        ([TOY, "levels=[9"], 2, "levels must be a value, or a list"),
         ([TOY, "levels=[]"], 2, "levels=[] must be a list"),
         ([TOY, "+extra=1"], 2, "no key 'extra'"),
         ([TOY, "just_a_word"], 2, "is not an override"),

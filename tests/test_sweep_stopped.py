@@ -71,7 +71,7 @@ def test_a_full_disk_is_said_once_and_starts_nothing_more(runs_folder: Path) -> 
     assert code == 1
     assert err.count("stopped: [Errno 28] No space left on device") == 1
     assert err.splitlines()[-1] == (
-        "rmlab: the disk is full, so nothing more was started. Make room there; the same command goes on."
+        "rmlab: the disk is full, so nothing more was started. Free some space; the same command then continues."
     )
     assert [(run.name, run.status) for run in runs(Store.open())] == [("data_scale=3 s0", "stopped")]
 

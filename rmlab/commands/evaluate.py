@@ -42,7 +42,8 @@ def evaluate(
         list[str] | None,
         typer.Option(
             help="ROLE=COLUMN,... where the table uses other names: task_id, score, resolved (COLUMN==VALUE if that value "
-            "means resolved), policy, ...; logprobs, or yes_logprob and no_logprob, to compute the score; regression and reproduction for test results."
+            "means resolved), policy, ...; logprobs, or yes_logprob and no_logprob, to compute the score; regression and reproduction "
+            "for test results."
         ),
     ] = None,
     trajectories: Annotated[

@@ -71,7 +71,7 @@ class EnvironmentConfig:
 
     def __post_init__(self) -> None:
         if self.max_turns < 1:
-            raise UsageError(f"environment.max_turns={self.max_turns}: it is at least 1")
+            raise UsageError(f"environment.max_turns={self.max_turns}: must be at least 1")
 
 
 class Episode:

@@ -41,7 +41,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in ("hidden_size", "layers", "heads", "kv_heads", "head_dim", "intermediate_size", "max_positions"):
             if getattr(self, name) < 1:
-                raise UsageError(f"model.{name}={getattr(self, name)}: it is at least 1")
+                raise UsageError(f"model.{name}={getattr(self, name)}: must be at least 1")
 
 
 @dataclass

@@ -44,12 +44,12 @@ class Tokens:
                 repr(token) for token, _ in sorted(self.beside.items(), key=lambda pair: (-pair[1], pair[0]))[:8]
             )
             lines.append(
-                f"other spellings are listed and left out: {names} ({len(self.beside)} in all, at most "
+                f"other spellings were ignored: {names} ({len(self.beside)} in all, at most "
                 f"{max(self.beside.values()):.2g} of the probability)"
             )
         if self.unlisted:
             lines.append(
-                f"in {counted(self.unlisted, 'attempt')} one answer is not listed: the least listed probability stands for it "
+                f"in {counted(self.unlisted, 'attempt')} one answer is not listed and gets the smallest listed probability "
                 f"(scores off by at most {self.doubt:.2g})"
             )
         if self.later:
@@ -71,7 +71,7 @@ def score_of_logprobs(cell: Any, tokens: Tokens) -> float:
         if spoken and _word(max(listed, key=lambda token: listed[token])):
             tokens.later += number > 0
             return _score(listed, spoken, tokens)
-    raise NoAnswer("no position has YES or NO as its likeliest token")
+    raise NoAnswer("YES or NO is not the likeliest token at any position")
 
 
 def score_of_pair(yes: float, no: float) -> float:

@@ -88,7 +88,9 @@ def join(table: ScoreTable, path: Path, pool: TrajectorySet, pool_path: Path) ->
         note += "; every trajectory of the set has a row"
     notes = [note]
     if differ:
-        notes.append(f"{counted(differ, 'row states', 'rows state')} another label than the set, whose labels count")
+        notes.append(
+            f"{counted(differ, 'row states', 'rows state')} a different label from the set, whose labels are used"
+        )
     joined = ScoreTable(
         Scores.of_trajectories(labelled, rows.score, rows.n_tokens),
         None if table.regression_N is None else table.regression_N[keep],
@@ -123,7 +125,7 @@ def _matches(scores: Scores, path: Path, trajectories: Sequence[Trajectory], poo
             missing = "trajectory_id" if policy or len(policies) < len(fitting) else alone
             raise DataError(
                 f"{path}, row {row}: {pool_path} has {len(fitting)} attempts at task {task}"
-                f"{f' of policy {policy}' if policy else ' (' + ', '.join(policies) + ')'}, and which of them is scored is not said. "
+                f"{f' of policy {policy}' if policy else ' (' + ', '.join(policies) + ')'}, and the table does not say which is scored. "
                 f"Add a column {missing}; `rmlab trajectories show {pool_path}` shows what is there."
             )
         yield (fitting[0] if fitting else None), False

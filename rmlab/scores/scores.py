@@ -92,7 +92,7 @@ class Scores:
             )
         labelled = self.resolved[~np.isnan(self.resolved)]
         if not np.isin(labelled, (0.0, 1.0)).all():
-            raise DataError("column resolved must hold 0, 1, true, false or nothing")
+            raise DataError("column resolved must hold 0, 1, true, false or be empty")
         named = self.trajectory_id[self.trajectory_id != ""]
         names, counts = np.unique(named, return_counts=True)
         if (counts > 1).any():

@@ -212,7 +212,7 @@ def _ask(store: Store, *questions: str) -> list[Sequence[Any]]:
             return [connection.execute(question).fetchall() for question in questions]
     except sqlite3.Error as error:
         if is_busy(error):
-            raise StoreOutOfReach(f"the tracking store {database} stays busy: {error}") from error
+            raise StoreOutOfReach(f"the tracking store {database} is still busy: {error}") from error
         raise StoreError(f"the tracking store {database} cannot be read: {error}. Is it an MLflow database?") from error
 
 
@@ -226,5 +226,5 @@ def _engine(uri: str) -> "Engine":
 def _hexadecimal(text: str) -> str:
     """A hash as it may stand in SQL. Raises ValueError for anything else."""
     if not text.isalnum():
-        raise ValueError(f"{text!r} is no hash")
+        raise ValueError(f"{text!r} is not a hash")
     return text

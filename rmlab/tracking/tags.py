@@ -147,8 +147,8 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if not _NAME.fullmatch(name) or len(name) > 250:
             raise ValueError(
-                f"{name!r} cannot name a metric or parameter: letters, digits and _ - . : / or a space, at most 250, "
-                "each part between slashes begins with a letter, a digit or _"
+                f"{name!r} cannot name a metric or parameter: use letters, digits, spaces and _ - . : /, at most 250, "
+                "each part between slashes beginning with a letter, a digit or _"
             )
 
 

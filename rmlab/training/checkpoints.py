@@ -100,13 +100,15 @@ def _state(file: Path, run: str) -> dict[str, Any]:
     if metadata.get("format") != str(FORMAT) or state.get("run") != run:
         raise DataError(
             f"{file} is the checkpoint of another run (its data, settings or format differ). Delete it; the run "
-            "then starts anew."
+            "then starts from the beginning."
         )
     return state
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path} is not a readable checkpoint ({error}). Delete it; the run then starts anew.")
+    return DataError(
+        f"{path} is not a readable checkpoint ({error}). Delete it; the run then starts from the beginning."
+    )
 
 
 def _rows(parts: list[Any], name: str, ranks: Ranks) -> torch.Tensor:

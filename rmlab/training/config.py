@@ -42,15 +42,15 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         for name in ("learning_rate", "epsilon", "gradient_clip"):
             if not getattr(self, name) > 0:
-                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it has to be above 0")
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: must be above 0")
         if not self.weight_decay >= 0:
-            raise UsageError(f"optimizer.weight_decay={self.weight_decay}: it is at least 0")
+            raise UsageError(f"optimizer.weight_decay={self.weight_decay}: must be at least 0")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it is from 0 to below 1")
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: must be at least 0 and below 1")
         for name in ("warmup_fraction", "final_fraction"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it is a share from 0 to 1")
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: must be a share from 0 to 1")
 
 
 @dataclass
@@ -76,7 +76,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in ("batch_size", "micro_batch_size", "threads"):
             if getattr(self, name) < 1:
-                raise UsageError(f"training.{name}={getattr(self, name)}: it is at least 1")
+                raise UsageError(f"training.{name}={getattr(self, name)}: must be at least 1")
 
 
 def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:

@@ -70,7 +70,7 @@ def train_language_model(
     batch_rows = config.batch_tokens // config.context
     if not 1 <= batch_rows <= len(rows):
         raise UsageError(
-            f"batch_tokens={config.batch_tokens} at a context of {config.context} makes {batch_rows} rows a step; "
+            f"batch_tokens={config.batch_tokens} at a context of {config.context} gives {batch_rows} rows per step; "
             f"the corpus has {len(rows)} rows. Choose between {config.context} and {len(rows) * config.context}."
         )
     device = accelerator(config, runtime)

@@ -120,8 +120,8 @@ def train(
     )
     if routing is not None and model.config.router_aux_loss_coef and runtime.micro_batch_tokens is not None:
         raise UsageError(
-            f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is taken over "
-            "a micro-batch, so that how a batch is cut would change the model, and no hash would say so. Leave it out."
+            f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is computed per "
+            "micro-batch, so the way a batch is split would change the model but not its hash. Leave it out."
         )
     torch.manual_seed(seed)
     inner = language_model(model)

@@ -1,4 +1,4 @@
-"""What a verifier reads, how it answers, and on what it is judged."""
+"""What a verifier reads, how it answers, and what it is evaluated on."""
 
 import json
 from dataclasses import dataclass, field
@@ -104,5 +104,5 @@ def check_positions(positions: int, model: ModelConfig, prompt: PromptConfig) ->
     if prompt.max_tokens > positions:
         raise RmlabError(
             f"prompt.max_tokens={prompt.max_tokens} is longer than the {positions} positions of "
-            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model of random start"
+            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model with random weights"
         )

@@ -149,7 +149,7 @@ def cut_words(counts: dict[str, int]) -> str:
     if counts["cut_observations"] or counts["cut_turns"]:
         where = f" ({counts['cut_observations']:,} observations cut, {counts['cut_turns']:,} turns left out)"
     return (
-        f"{counts['cut_attempts']:,} are read in part: {counts['cut_tokens']:,} of their {counts['cut_attempts_tokens']:,} tokens "
+        f"{counts['cut_attempts']:,} are read only in part: {counts['cut_tokens']:,} of their {counts['cut_attempts_tokens']:,} tokens "
         f"are left out{where}"
     )
 

@@ -99,7 +99,7 @@ def lesson(
     """
     if not 0 <= config.smoothing < 0.5:
         raise UsageError(
-            f"objective.smoothing={config.smoothing}: it is the wrong answer's share, at least 0 and below 0.5"
+            f"objective.smoothing={config.smoothing}: must be the share of the wrong answer, at least 0 and below 0.5"
         )
     record: dict[str, Any] = {"kind": config.kind.value, "examples": len(chosen)}
     if config.kind is Objective.answer and not config.smoothing and not config.difficulty:
@@ -110,8 +110,8 @@ def lesson(
         pairs, alone = paired(chosen, ids, weights)
         if not pairs:
             raise DataError(
-                f"objective.kind=pairs: none of the {len(chosen)} chosen attempts has a partner of the other label at its "
-                "task. Raise data.scale, or take another objective."
+                f"objective.kind=pairs: none of the {len(chosen)} chosen attempts has a partner with the other label at its "
+                "task. Raise data.scale, or use another objective."
             )
         halved = replace(
             training,

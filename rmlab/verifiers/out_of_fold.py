@@ -55,7 +55,7 @@ def fold_data(
     watched = evaluated(read.part("validation").trajectories, evaluation, evaluation.validation_tasks)
     if not judged or not watched:
         raise DataError(
-            f"fold {fold.number} has nothing to {'judge' if not judged else 'validate on'}: see evaluation and folds"
+            f"fold {fold.number} has nothing to {'evaluate' if not judged else 'validate on'}: check the keys of evaluation and folds"
         )
 
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:

@@ -126,8 +126,8 @@ def visible(trajectory: Trajectory, config: PromptConfig) -> Trajectory:
             *(["prompt.shows=whole (or patch_only)"] if config.shows is not PromptView.whole else []),
         ]
         raise DataError(
-            f"{key}: trajectory {trajectory.trajectory_id} ({trajectory.source}) is no micro-SWE episode, so which of its "
-            f"turns show a value is not known. Take {' and '.join(whole)}."
+            f"{key}: trajectory {trajectory.trajectory_id} ({trajectory.source}) is not a micro-SWE episode, so it is unknown which "
+            f"of its turns show a value. Use {' and '.join(whole)}."
         )
     if config.evidence is Evidence.voluntary and messages[-1].content.startswith(FINAL):
         messages.pop()
@@ -170,7 +170,7 @@ def check_leaks(trajectories: Iterable[Trajectory]) -> int:
             )
     if leaking:
         raise DataError(
-            f"{leaking} of {read} prompts hold the outcome that they ask for, first {first}. "
+            f"{leaking} of {read} prompts contain the outcome that they ask for, first {first}. "
             "Remove such messages when the trajectories are read, before any verifier is trained (`rmlab import --leaks drop` "
             "leaves such attempts out)."
         )

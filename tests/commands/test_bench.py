@@ -101,7 +101,7 @@ def test_a_result_is_tracked(example: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_what_fails_is_not_tracked(example: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RmlabError, match=r"benchmark holds ended with code 1: .* rmlab bench holds -- --help"):
+    with pytest.raises(RmlabError, match=r"benchmark holds ended with code 1, .* rmlab bench holds -- --help"):
         bench([example, "--break"])
     assert "it does not hold" in capfd.readouterr().err
     assert Store.existing(None) is None

@@ -146,5 +146,5 @@ def test_the_command_writes_a_page_and_refuses_what_does_not_fit(tmp_path, capsy
     with pytest.raises(UsageError, match="--port needs --serve"):
         browse(tmp_path / "scores.csv", tmp_path / "pool.parquet", tmp_path / "page.html", port=5)
     (tmp_path / "scores.turns.parquet").unlink()
-    with pytest.raises(UsageError, match="--port 70000: a port is a number"):
+    with pytest.raises(UsageError, match="--port 70000: must be a number"):
         browse(tmp_path / "scores.csv", tmp_path / "pool.parquet", serve=True, port=70000)

@@ -267,7 +267,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     with pytest.raises(KeyboardInterrupt):
         program.main(["seed=1"], force=True)
     said = capsys.readouterr().err
-    assert said == "\nStopped. Go on from the last checkpoint with: rmlab warm-start seed=1 --force\n"
+    assert said == "\nStopped. Continue from the last checkpoint with: rmlab warm-start seed=1 --force\n"
 
 
 def test_shipped_configurations_compose() -> None:

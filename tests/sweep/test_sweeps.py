@@ -97,7 +97,7 @@ def test_a_thousand_cells_take_seconds() -> None:
     ("text", "words"),
     [
         ("{", "not readable YAML"),
-        ("[]", "holds no sweep"),
+        ("[]", "does not define a sweep"),
         ("presets: {demo: }", "question is missing|program is missing"),
         ("question: q\npresets: {}", "presets are missing"),
         ("questoin: q\npresets: {demo: }", r"no key 'questoin' \(did you mean question\?\)"),
@@ -107,7 +107,7 @@ def test_a_thousand_cells_take_seconds() -> None:
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 2, seeds: [0], presets: {demo: }}",
-            "baseline=2 is none of the levels",
+            "baseline=2 is not one of the levels",
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1, 1], baseline: 1, seeds: [0], presets: {demo: }}",

@@ -104,7 +104,7 @@ def test_one_of_a_kind_is_said_in_the_singular_and_predictions_are_said(
     imported(run, out=tmp_path / "set.parquet")
     shown = capsys.readouterr().out
     assert "1 trajectory of 1 task: 0 labelled, 0 resolved" in shown
-    assert "labels found: none beside the trajectories; reports that lie elsewhere are named behind --labels" in shown
+    assert "labels found: none beside the trajectories; name reports that lie elsewhere with --labels" in shown
     assert "predictions found: 1 file lists 1 patch (1 empty)" in shown
     (run / "results.json").write_text(json.dumps({"resolved_ids": ["o__n-1"]}))
     imported(run, out=tmp_path / "set.parquet")

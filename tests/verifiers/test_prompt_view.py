@@ -81,7 +81,7 @@ def test_another_conversation_is_refused_rather_than_shown_whole() -> None:
             r"Take prompt\.evidence=final and prompt\.shows",
         ),
     ):
-        with pytest.raises(DataError, match=rf"is no micro-SWE episode.*{advice}"):
+        with pytest.raises(DataError, match=rf"is not a micro-SWE episode.*{advice}"):
             visible(foreign, config)
     assert visible(foreign, PromptConfig(shows=PromptView.patch_only)).messages == foreign.messages[:1]
 

@@ -222,7 +222,7 @@ def test_ctrl_c_ends_all_with_a_checkpoint(pool: Path, tmp_path: Path, number: i
     process.send_signal(number)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert "Go on from the last checkpoint with: rmlab train" in told
+    assert "Continue from the last checkpoint with: rmlab train" in told
     assert "Traceback" not in told
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in ranks)
     assert len(list(tmp_path.glob("cells/*/checkpoint-step*/rank*.safetensors"))) == 2
