@@ -1,6 +1,6 @@
-"""Programs of experiments/, and their configurations by Hydra: typed, and with one line for what is wrong.
+"""Programs of experiments/ and their typed configurations, composed by Hydra, with one-line messages for errors.
 
-Hydra composes; it never runs anything here, so it writes no outputs/ or multirun/ folder.
+Hydra only composes; it never runs anything here, so it writes no outputs/ or multirun/ folder.
 """
 
 import importlib

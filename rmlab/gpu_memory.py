@@ -1,7 +1,7 @@
-"""What becomes of work that finds the memory of its GPU full: beside other cells it is stopped, to start again when there is room; alone
-on its GPU it fails, and the message says what needs less.
+"""What happens when the memory of a GPU is full: work beside other cells is stopped and starts again when there is room; work that is
+alone on its GPU fails, and the message says what needs less memory.
 
-Which of the two it is was decided by who had the GPU at that moment, so it is asked once, where the error is first seen.
+Which of the two applies depends on who used the GPU at that moment, so it is decided once, where the error is first seen.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
-"""Has this very request made the file that it is to write? Then nothing is to do; and what another request made is not replaced unasked.
+"""Was the output file already made by the same request? Then there is nothing to do; and a file of another request is not replaced unasked.
 
-A Parquet file says in its metadata what made it: `command`, and `config_hash`, the hash of everything that can change it.
+The metadata of a Parquet file say what made it: `command`, and `config_hash`, the hash of everything that can change it.
 """
 
 from pathlib import Path

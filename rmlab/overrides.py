@@ -1,8 +1,8 @@
-"""Overrides on the command line: how a value is quoted, and in one line what is wrong with one.
+"""Overrides on the command line: how values are quoted, and one-line messages for invalid overrides.
 
-Hydra composes the configuration of every run and rmlab runs it, so Hydra itself makes no folder and no log of it. It starts the jobs of
-a multirun (`rmlab train -m`, `rmlab sweep NAME hydra/launcher=...`), with its launchers and sweepers: of its own settings
-(`hydra.KEY`, `hydra/GROUP`), one that does nothing is refused.
+Hydra composes the configuration of every run, but rmlab runs it, so Hydra makes no folder and no log for it. Hydra starts the jobs of
+a multirun (`rmlab train -m`, `rmlab sweep NAME hydra/launcher=...`) with its launchers and sweepers. Settings of Hydra itself
+(`hydra.KEY`, `hydra/GROUP`) that would have no effect are refused.
 """
 
 import re

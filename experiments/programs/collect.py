@@ -58,7 +58,7 @@ LAST_WORDS = 5.0  # seconds in which the processes of a collection that was kill
 
 @dataclass
 class PartConfig:
-    """What is collected of one part. policies: names, empty = all. tasks: null = all. attempts: of each policy at each task."""
+    """What is collected of one part. policies: names, empty = all. tasks: null = all. attempts: number per policy and task."""
 
     policies: list[str] = field(default_factory=list)
     tasks: int | None = 0
@@ -67,7 +67,7 @@ class PartConfig:
 
 @dataclass
 class PartsConfig:
-    """The five parts; nothing is collected of a part unless it is said."""
+    """The five parts; by default nothing is collected of a part."""
 
     supervised: PartConfig = field(default_factory=PartConfig)
     verifier: PartConfig = field(default_factory=PartConfig)
@@ -80,7 +80,7 @@ class PartsConfig:
 class CollectConfig:
     """tasks, output: paths. policy: name -> script; language: name -> language model (conf/policy holds both kinds).
 
-    batch: scripted attempts under way at once. tracked: log to MLflow too.
+    batch: scripted attempts played at once. tracked: log to MLflow too.
     """
 
     tasks: str = field(default=MISSING, metadata=UNHASHED)

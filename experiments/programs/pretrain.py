@@ -54,10 +54,10 @@ POINTS = 200  # of each series in log.json
 
 @dataclass
 class PretrainConfig:
-    """corpus, output: file and folder, from the repository's root where they are relative.
+    """corpus, output: file and folder; relative paths start at the repository's root.
 
-    only_corpus: ends when the corpus is there. tracked: log to MLflow too; a machine without it takes false, and log.json beside
-    the model holds the same. text: what the corpus is built from, where its file is not there.
+    only_corpus: stop when the corpus is built. tracked: log to MLflow too; set it to false on a machine without MLflow, since
+    log.json beside the model has the same content. text: what the corpus is built from if its file does not exist.
     """
 
     corpus: str = field(default=MISSING, metadata=UNHASHED)

@@ -21,11 +21,11 @@ from rmlab.trajectories.store import TrajectorySet
 
 @dataclass
 class DemonstrationsConfig:
-    """paths: trajectory sets, whose supervised part is learned from. most: attempts, drawn by seed; null = all.
+    """paths: trajectory sets whose supervised part is learned from. most: number of attempts, drawn by seed; null = all.
 
-    finished_only: learn from attempts alone that were submitted resolved, or with their last turn (wrong edits on the way stay
-    context). A policy that is shown attempts without an end leaves its own without one. repeat: how often each stands in an
-    epoch, beside repairs that stand there once. capacity: tokens of a conversation.
+    finished_only: learn only from attempts that were submitted resolved, or with their last turn (wrong edits on the way stay in
+    the context). A policy trained on unfinished attempts does not finish its own. repeat: how often each occurs in an epoch,
+    while repairs occur once. capacity: tokens of a conversation.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class DemonstrationsConfig:
 
 @dataclass
 class RepairsConfig:
-    """corpus: of pretraining, whose functions are broken. each: repairs of a function; 0 = none, and no corpus is read."""
+    """corpus: pretraining corpus whose functions are broken. each: repairs per function; 0 = none, and no corpus is read."""
 
     corpus: str = ""
     each: int = 0
@@ -45,7 +45,7 @@ class RepairsConfig:
 
 @dataclass
 class HeldOutConfig:
-    """What is measured. tasks: of each part, null = all that hold, 0 = nothing is measured. attempts: sampled ones at a task."""
+    """What is measured. tasks: number per part, null = all that hold, 0 = measure nothing. attempts: sampled attempts per task."""
 
     parts: list[str] = field(default_factory=lambda: ["validation", "rl"])
     tasks: int | None = None

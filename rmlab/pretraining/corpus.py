@@ -43,8 +43,8 @@ class Kind(StrEnum):
 class CorpusConfig:
     """What the text is made of.
 
-    tasks: the file whose held-out functions must not be read. episodes: trajectory sets, of which the supervised part is
-    read. packages: import names, `stdlib` among them. repairs: at most so many, one a function.
+    tasks: the file whose held-out functions must not be read. episodes: trajectory sets whose supervised part is
+    read. packages: import names, which may include `stdlib`. repairs: their largest number, one per function.
     """
 
     tasks: str = ""

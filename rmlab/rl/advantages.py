@@ -1,13 +1,13 @@
 """How much better is an attempt than the others at its task? Group-relative advantages (GRPO, arXiv 2402.03300).
 
-Rewards are centred within a group. Dividing by the group's standard deviation makes every task weigh alike and blows up
-groups that hold little but noise; a floor on the reward's own scale bounds that, and leaving the division out is
+Rewards are centred within a group. Dividing by the group's standard deviation gives every task the same weight and amplifies
+groups that contain little but noise; a floor on the scale of the reward limits this, and omitting the division is
 Dr. GRPO (arXiv 2503.20783).
 
-Before that a verifier's scores may be bent on purpose (`transform`): each change moves one property that offline metrics see, and
-leaves another as it is. Applied to the logit, in this order: slope; the group's mean and the distance from it (`between`, `spread`);
-shift and difficulty. Whatever is the same for all attempts of a group, or rises with the score, keeps the order within the group. That
-is asserted for every batch (`check_order`), not only said: an ablation of calibration at equal ranks is none if a rank has moved.
+Before that, a verifier's scores can be distorted on purpose (`transform`): each change moves one property that offline metrics measure
+and keeps another. The changes apply to the logit, in this order: slope; the group's mean and the distance from it (`between`,
+`spread`); shift and difficulty. A change that is the same for all attempts of a group, or increases with the score, keeps the order
+within the group. `check_order` asserts this for every batch: an ablation of calibration at equal ranks is void if a rank has moved.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
-"""From a configuration and what it names to a training that is ready to go.
+"""Sets up a training from its configuration and the policy, verifier and tasks that it names.
 
-May it go on from this policy, on these tasks and by these rules? A warm start wrote into policy.json the clusters of functions that
-it was shown, and the rules that it was taught.
+May it start from this policy, on these tasks and under these rules? A warm start recorded in policy.json the clusters of functions
+that it was trained on, and the rules of its environment.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""One batch of a step: fresh attempts, what they are paid, and how much better each is than the others at its task.
+"""One batch of a step: new attempts, their rewards, and the advantage of each over the others at its task.
 
-Attempts that the environment failed on are made again. Groups without signal (all attempts paid alike) teach nothing. They stay in what
-is measured and are left out of the update; where `resample` allows it, fresh tasks are tried in their place (dynamic sampling, DAPO).
+Attempts that failed because of the environment are repeated. Groups without signal (all attempts with the same reward) teach nothing:
+they count in what is measured but not in the update; if `resample` allows it, new tasks replace them (dynamic sampling, DAPO).
 """
 
 import time

@@ -1,11 +1,11 @@
-"""How good is a policy on tasks that it was not trained on, and is it better than another there?
+"""How good is a policy on tasks that it was not trained on, and is it better than another policy there?
 
-Four held-out benchmarks, all of the evaluation part (functions that no part shares): `new` functions of the sources that it was
-trained on, the `withheld` family of functions, `two_bugs` (two changed lines: hardly any is mended where edits start over, and they
-stay in what is said of all), and `long` functions. A task stands in one of them.
+Four held-out benchmarks, all from the evaluation part (whose functions no other part shares): `new` functions from the sources that it
+was trained on, the `withheld` family of functions, `two_bugs` (two changed lines; hardly any is solved where edits start over, but
+they count in `all`), and `long` functions. Each task is in one of them.
 
-Two policies are compared in pairs of one task: pass@1 after training of A minus that of B, by benchmark and over all, with a cluster
-bootstrap's interval. What another seed of RL would give is not in the interval.
+Two policies are compared in pairs by task: pass@1 of A after training minus that of B, by benchmark and over all, with a
+cluster-bootstrap interval. The interval does not include the variation between RL seeds.
 """
 
 import json

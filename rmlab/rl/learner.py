@@ -1,4 +1,4 @@
-"""The policy that learns: its weights or adapters, its optimiser, and the start that it is measured from."""
+"""The policy being trained: its weights or adapters, its optimiser, and the start that it is compared with."""
 
 import copy
 from collections.abc import Callable, Iterator

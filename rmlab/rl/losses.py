@@ -1,12 +1,12 @@
-"""What is the loss of a policy on attempts whose advantages are known? GRPO and GSPO, one function.
+"""The loss of a policy on attempts with known advantages: GRPO and GSPO in one function.
 
     ratio      exp(log π - log π_old): of every token (GRPO), or exp of its mean over a sequence's own tokens (GSPO)
     surrogate  min(ratio · A, clipped ratio · A)
     loss       - mean of the surrogate + kl_weight · KL to the start - entropy_weight · entropy
 
 Sums are divided by the count of the whole optimiser step, so that micro-batches add up: 8 × 1 = 2 × 4. Tokens that the
-policy did not say (issue, observations) are masked from everything. Under GSPO every sequence weighs the same, whatever
-its length (a token sum over a sequence's ratio would weigh it by its length: trl #3823, #4557).
+policy did not generate (issue, observations) are masked everywhere. Under GSPO every sequence has the same weight, whatever
+its length (a token sum over a sequence's ratio would weight it by its length: trl #3823, #4557).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What does the verifier say of fresh attempts, and what of that is paid?
+"""How does the verifier score new attempts, and how do the scores become rewards?
 
-One verifier or several, calibrated afterwards or not, transformed or not. Every attempt gets a score or it is an error: a
-policy that is paid nothing for what the verifier could not read learns to write what cannot be read.
+One verifier or several, with or without post-hoc calibration and transformation. Every attempt gets a score, or it is an error: a
+policy that gets no reward for what the verifier could not read learns to write what cannot be read.
 """
 
 from collections.abc import Callable, Mapping, Sequence

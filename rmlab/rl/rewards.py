@@ -1,4 +1,4 @@
-"""What is an attempt paid? Rewards and their ablations; each registers itself here.
+"""The reward of an attempt: rewards and their ablations; each registers itself here.
 
     @reward("execution_free", needs_score=True)
     def execution_free(given: RewardInputs) -> dict[str, Floats]:
@@ -7,8 +7,8 @@
 A registered reward is a choice on the command line (`rmlab rl reward=execution_free`) and a value of `reward.mode`. It returns its
 summands by name, each of N attempts; the reward is their sum, and each is tracked as `rl/reward_NAME`.
 
-s is a verifier's score (`rmlab.rl.reward_model`). A score that is missing is an error, never a 0. An attempt that the
-environment failed on has no label and no reward: it is made again (`rmlab.rl.batch`).
+s is a verifier's score (`rmlab.rl.reward_model`). A missing score is an error, never a 0. An attempt that failed because of the
+environment has no label and no reward: it is repeated (`rmlab.rl.batch`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

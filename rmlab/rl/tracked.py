@@ -1,4 +1,4 @@
-"""The MLflow run of one training: opened with what identifies it, and given what came of it."""
+"""The MLflow run of one training: opened with its identity, and completed with its results."""
 
 import copy
 import tempfile

@@ -27,13 +27,13 @@ SEMANTICS = 1
 class DataConfig:
     """Which trajectories a verifier is trained on.
 
-    path: Parquet file of the pool. scale: examples in all. label_ratio: resolved:unresolved. policies, sources: weight by
-    name (a name that is left out gets nothing); empty = the proportions of what is there, within each label.
-    held_out_policies: of whose attempts none is taken, so that a pool of theirs is of policies that the verifier has not learned from.
-    fits: tokens that a training prompt and its answer may have, whatever the context; null = the context (`prompt.max_tokens`).
-    refilter: take the context all the same. Neither says anything of what is scored.
-    hidden_tests: label the training set by so many hidden tests of each task (`rmlab.selection.weak_tests`); null = by all, as the
-    pool has it. tasks: the tasks file that they stand in.
+    path: Parquet file of the pool. scale: total number of examples. label_ratio: resolved:unresolved. policies, sources: weights by
+    name (a name that is left out gets none); empty = the proportions in the pool, within each label.
+    held_out_policies: policies whose attempts are not trained on, so that an evaluation pool can consist of unseen policies.
+    fits: most tokens of a training prompt with its answer, whatever the context; null = the context (`prompt.max_tokens`).
+    refilter: use the context anyway. Neither affects what is scored.
+    hidden_tests: label the training set by this many hidden tests of each task (`rmlab.selection.weak_tests`); null = by all, as in
+    the pool. tasks: the tasks file with these tests.
     """
 
     path: str = field(default="${rmlab.starter:trajectories.parquet}", metadata=UNHASHED)
@@ -49,7 +49,7 @@ class DataConfig:
 
     @property
     def room(self) -> int | None:
-        """Tokens that a training prompt and its answer may have; None = whatever is read of it."""
+        """Most tokens of a training prompt with its answer; None = no limit beyond what is read."""
         return None if self.refilter else self.fits
 
 

@@ -6,7 +6,7 @@
 
 `+sweep=NAME` is `rmlab sweep NAME`: the same cells, hashes and runs, so either continues what the other began.
 
-One run by itself, beside sweeps: what is finished is not done again, what is at work elsewhere is waited for.
+A single run outside a sweep: a finished one is not repeated, and one at work elsewhere is waited for.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The cells that answer a sweep's question, each with its configuration and its identity."""
+"""The cells of a sweep, each with its configuration and its identity."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""A training state on disk, so that a killed run goes on exactly where it was, on as many GPUs as it then has.
+"""A training state on disk, so that a killed run continues exactly where it was, on however many GPUs it then has.
 
 One process writes one safetensors file (weights, moments of the optimiser, the state of the random generators; step and history as
-JSON in its header), several write a folder with a file of each, which holds the rows of every weight that lie there. Either is
-renamed into place whole: there is the last checkpoint or the one before. Nothing is unpickled.
+JSON in its header); several processes write a folder with one file each, which holds their rows of every weight. Either is
+renamed into place as a whole, so there is always the last checkpoint or the one before. Nothing is unpickled.
 """
 
 import json

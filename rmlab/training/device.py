@@ -1,4 +1,4 @@
-"""The device, the arithmetic, the threads and the memory of one run, through accelerate."""
+"""The device, precision, threads and memory of one run, through accelerate."""
 
 import ctypes
 from collections.abc import Iterator

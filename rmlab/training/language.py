@@ -1,7 +1,7 @@
 """Training on every next token: how a base model reads a corpus.
 
-Rows are shuffled anew in every epoch; a step reads as many as make `batch_tokens`. The learning rate follows how much of
-the budget is used up, of tokens or of time, whichever is further: a run that time ends has decayed all the same.
+Rows are reshuffled in every epoch; a step reads as many as make up `batch_tokens`. The learning rate follows the share of the
+budget that is used, of tokens or of time, whichever is larger, so it has also decayed when a run ends by its time limit.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Imitation: how a policy learns from demonstrations, with the loss on the taught tokens alone.
 
 Loss = mean of -log p over the taught tokens of an optimiser step. Micro-batches add up sums that are divided by the step's
-count, so that how a batch is cut changes nothing. Conversations of like length go together, right-padded.
+count, so the way a batch is split changes nothing. Conversations of similar length are batched together, right-padded.
 """
 
 import copy

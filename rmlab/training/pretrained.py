@@ -1,4 +1,4 @@
-"""The pretrained model that a training starts from: which folder is meant, and does the learning rate fit its weights?"""
+"""The pretrained model that a training starts from: which folder it is, and whether the learning rate suits its weights."""
 
 import json
 import math

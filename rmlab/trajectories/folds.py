@@ -19,11 +19,11 @@ SEMANTICS = 1
 
 @dataclass
 class FoldsConfig:
-    """number: folds, at least 2. validation: share of the tasks that are not judged which goes to validation (whole repositories).
+    """number: folds, at least 2. validation: share of the tasks outside the judged fold that goes to validation (whole repositories).
 
-    seed: of ties between repositories of one size; it is no cell's seed, so that all cells have the same folds. least: overlap
-    from which issues count as the same, so that their repositories stay together; 0 = not looked at. unseen: policies that are
-    judged in every fold and never trained on.
+    seed: breaks ties between repositories of the same size; separate from the cell's seed, so that all cells have the same folds.
+    least: overlap from which issues count as the same, so that their repositories stay together; 0 = do not compare. unseen:
+    policies that are judged in every fold but never trained on.
     """
 
     number: int = 3

@@ -1,4 +1,4 @@
-"""What cells are made from: the pool, read and validated, and its parts as token ids."""
+"""The data of cells: the pool, read and validated, and its parts as token ids."""
 
 import hashlib
 import re

@@ -1,7 +1,7 @@
-"""Prompts as token ids, and what becomes of those that do not fit the context.
+"""Prompts as token ids, and what happens to those that do not fit the context.
 
-Tokenised once for all cells of a sweep: lengths decide who can be chosen before anything is chosen, and nothing is cut or
-dropped in silence.
+Prompts are tokenised once for all cells of a sweep: lengths decide what can be chosen before anything is chosen, and nothing is cut
+or dropped silently.
 """
 
 from collections import Counter

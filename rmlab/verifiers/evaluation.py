@@ -1,6 +1,6 @@
 """How good is a verifier? Its score tables of validation and evaluation, their reports, and the baselines beside them.
 
-What a verifier's run leaves in the tracking store: its inputs, the few parameters that runs are compared by, its results.
+What a verifier's run stores in tracking: its inputs, the few parameters by which runs are compared, its results.
 """
 
 import tempfile

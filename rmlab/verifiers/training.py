@@ -30,10 +30,10 @@ POINTS = 200  # of each training series, however many steps there are
 
 @dataclass
 class VerifierSettings:
-    """What makes a verifier. seed: of the draw, the first weights and the order of the batches.
+    """All settings of a verifier. seed: for the draw of the training set, the initial weights and the order of the batches.
 
-    lora: adapters on a pretrained model; with a rank only they are trained (and a scalar head where the objective has one), and
-    the frozen weights lie in `training.dtype`.
+    lora: adapters on a pretrained model; if rank > 0, only they (and a scalar head, if the objective has one) are trained, and
+    the frozen weights are stored in `training.dtype`.
     """
 
     seed: int = 0

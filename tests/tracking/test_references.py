@@ -49,7 +49,7 @@ def test_what_no_name_means_is_one_line(run_id: str, model: Path, tmp_path: Path
     for name, words in (
         ("data_scale/demo/9/s0", "no finished run of sweep data_scale, preset demo at level 9"),
         ("e" * 16, "has no finished run with this config_hash"),
-        (str(tmp_path), "holds no verifier.json"),
+        (str(tmp_path), "has no verifier.json"),
         (str(tmp_path / "none"), "there is no such file or folder"),
         ("trained/none/at/all", "no cell or run of this name"),
     ):

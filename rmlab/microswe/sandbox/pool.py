@@ -23,7 +23,7 @@ OnOutcome = Callable[[int, Outcome], None]
 
 @dataclass
 class SandboxConfig:
-    """allow_weak: run code that a model wrote also where the machine has nothing but resource limits to keep it in."""
+    """allow_weak: run model-written code even if the machine can isolate it with nothing but resource limits."""
 
     HASHED: ClassVar[bool] = False  # how a program is kept in changes no result
 

@@ -202,7 +202,7 @@ class _Run:
         for path in sorted(folder.rglob("*")):
             if path.is_symlink():
                 raise RmlabError(
-                    f"{path} is a symbolic link, and artifacts must be files. Replace it by the file, then export again."
+                    f"{path} is a link, but artifacts must be files. Replace it by the file, then export again."
                 )
             if path.is_file():
                 files[path.relative_to(folder).as_posix()] = path.stat().st_size

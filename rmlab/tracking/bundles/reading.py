@@ -54,7 +54,7 @@ class Bundle:
         with sense(f"{path}: {MANIFEST}"):
             if manifest["format"] != FORMAT or manifest["version"] != VERSION:
                 raise DataError(
-                    f"{path} is a {manifest['format']} of version {manifest['version']}; this rmlab only reads "
+                    f"{path} is a {manifest['format']} of version {manifest['version']}; this rmlab reads "
                     f"{FORMAT} {VERSION}: use the rmlab that wrote it"
                 )
             self.origin: dict[str, str] = {str(k): str(v) for k, v in manifest["origin"].items()}

@@ -127,7 +127,7 @@ def test_a_disk_without_room_is_said_before_anything_is_written(
     monkeypatch.setattr(
         importing.shutil, "disk_usage", lambda _: os.terminal_size((0, 0)) and type("Usage", (), {"free": 10})
     )
-    with pytest.raises(RmlabError, match=r"unpacks to .* has room for 0\.0 GB"):
+    with pytest.raises(RmlabError, match=r"unpacks to .* has only 0\.0 GB free"):
         import_bundle(bundle, other, show=False)
     assert run_infos(other) == []
 

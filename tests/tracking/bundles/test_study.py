@@ -249,7 +249,7 @@ def test_it_is_imported_and_read_from_its_folder_like_any_bundle(store: Store, o
     (tmp_path / "folder" / "stranger").write_text("x")
     with pytest.raises(DataError, match="stranger"), open_bundle(tmp_path / "folder"):
         pass
-    with pytest.raises(DataError, match=r"holds no manifest\.json: name a bundle"), open_bundle(tmp_path / "model"):
+    with pytest.raises(DataError, match=r"has no manifest\.json: name a bundle"), open_bundle(tmp_path / "model"):
         pass
 
 
