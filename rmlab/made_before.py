@@ -24,7 +24,7 @@ def made_before(path: Path, config_hash: str) -> bool:
         else "which does not say what made it (Parquet files can)"
     )
     raise UsageError(
-        f"{path} holds something else, {made} (rules, inputs or models may have changed since, too): name another output, or replace it "
+        f"{path} holds something else, {made} (rules, inputs or models may also have changed): name another output, or replace it "
         "with --force"
     )
 

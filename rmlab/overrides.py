@@ -135,15 +135,17 @@ def refuse_unread(overrides: Iterable[str], *, multirun: bool) -> None:
             continue
         for keys, instead in NOWHERE.items():
             if _is(key, keys):
-                raise UsageError(f"{text}: Hydra only composes the configuration, so this does nothing here; {instead}")
+                raise UsageError(
+                    f"{text}: Hydra only composes the configuration, so this has no effect here; {instead}"
+                )
         if multirun:
             continue
         if _is(key, JOBS):
             raise UsageError(
-                f"{text}: it is for several runs and does nothing in a single one. Start them with "
-                "`rmlab train -m KEY=1,2` or `rmlab sweep NAME`, or take it out"
+                f"{text} is for several runs and has no effect in a single one. Start several with "
+                "`rmlab train -m KEY=1,2` or `rmlab sweep NAME`, or remove it"
             )
-        raise UsageError(f"{text}: Hydra only composes the configuration, so this does nothing here. Take it out")
+        raise UsageError(f"{text}: Hydra only composes the configuration, so this has no effect here. Remove it")
 
 
 def _is(key: str, names: Iterable[str]) -> bool:

@@ -33,12 +33,12 @@ from rmlab.wording import near
         ("+data.extra=1", "no key 'data.extra'"),
         ("+sweep=x", r"no key 'sweep' \(did you mean tracking\.sweep\?\)"),
         ("~data.scale", "data.scale"),
-        ("=3", "is no KEY=VALUE"),
+        ("=3", "is not KEY=VALUE"),
         ("seed=-1", "seed=-1: must be at least 0"),
-        ("seed=9223372036854775808", "seed=9223372036854775808: it is at most 9223372036854775807"),
+        ("seed=9223372036854775808", "seed=9223372036854775808: must be at most 9223372036854775807"),
         ("data.path=${nope}", "data.path: interpolation key 'nope' not found"),
-        ("optimizer.learning_rate=nan", "learning_rate=nan: a number has to be finite"),
-        ("data.policies={careful: inf}", "data.policies.careful=inf: a number has to be finite"),
+        ("optimizer.learning_rate=nan", "learning_rate=nan: must be finite"),
+        ("data.policies={careful: inf}", "data.policies.careful=inf: must be finite"),
     ],
 )
 def test_a_wrong_override_is_one_line(override: str, words: str) -> None:

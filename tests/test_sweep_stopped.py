@@ -107,7 +107,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_cell_that_does_not_stop(runs_folder
     process = ForkedCommand("sweep", TOY, "preset=one_arm", "seeds=[0]", "trouble={3:deaf}", "--workers", "1")
     until(lambda: any(word == "deaf" for word, _ in ledger()), process)
     process.send_signal(signal.SIGINT)
-    until_said(process, "Waiting for 1 cell to stop. Ctrl-C again ends at once what has not.")
+    until_said(process, "Waiting for 1 cell to stop. Press Ctrl-C again to end them at once.")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

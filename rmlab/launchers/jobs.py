@@ -146,7 +146,7 @@ def call(job: Job) -> Any:
         now = program.identity(configs[0]).config_hash
         if now != job.planned:
             raise RmlabError(
-                f"{job.name} is now another run ({now}) than when the sweep was planned ({job.planned}): "
+                f"{job.name} is now a different run ({now}) from the planned one ({job.planned}): "
                 "code or data changed since. Give the command again; finished cells of this state stay finished."
             )
     with explains_full_memory():

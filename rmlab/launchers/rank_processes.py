@@ -54,7 +54,7 @@ class Nodes:
             return cls()
         if (tasks := int(environment.get("SLURM_STEP_NUM_TASKS", number))) != number:
             raise UsageError(
-                f"runtime.processes: srun started {tasks} tasks on {number} nodes. Start one a node "
+                f"runtime.processes: srun started {tasks} tasks on {number} nodes. Start one per node "
                 "(--ntasks-per-node=1): each starts a process for every GPU of its node."
             )
         shown = subprocess.run(
@@ -76,7 +76,7 @@ def ranks_to_start(runtime: SeveralGpusRuntimeConfig) -> int:
     gpus = (len(visible_gpus()) or _gpus_of_torch()) if runtime.device != "cpu" else 0
     if gpus and runtime.processes > gpus:
         raise UsageError(
-            f"runtime.processes={runtime.processes}: {gpus} GPUs are visible here. Lower it, or set it to 0 for as many as there are."
+            f"runtime.processes={runtime.processes}: {gpus} GPUs are visible here. Lower it, or set it to 0 to use all of them."
         )
     number = runtime.processes or max(gpus, 1)
     return number if number > 1 or Nodes.of_environment().number > 1 else 0

@@ -88,7 +88,7 @@ def _reported(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         print(
-            f"rmlab: the fork server could not {what} ({type(error).__name__}: {error}), so each cell does it anew",
+            f"rmlab: the fork server could not {what} ({type(error).__name__}: {error}), so each cell does it again",
             file=sys.stderr,
             flush=True,
         )

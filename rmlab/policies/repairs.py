@@ -81,7 +81,7 @@ def kept_repairs(folder: Path, name: str, draw: Callable[[], list[str]]) -> list
         try:
             kept: list[str] = pq.read_table(path)["text"].to_pylist()
         except (pa.ArrowInvalid, KeyError) as error:
-            raise DataError(f"{path}: damaged ({error}). Delete it: the repairs are drawn again then.") from error
+            raise DataError(f"{path}: damaged ({error}). Delete it; the repairs are then drawn again.") from error
         return kept
     texts = draw()
     with atomic_path(path) as temporary:

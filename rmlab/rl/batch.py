@@ -30,7 +30,7 @@ class TaskSampler:
 
     def __init__(self, tasks: Sequence[Task], seed: int, drawn: int = 0):
         if not tasks:
-            raise RmlabError("no task of the RL part holds on this machine: `rmlab doctor` says what does")
+            raise RmlabError("no task of the RL part holds on this machine: `rmlab doctor` shows what works")
         self.tasks, self.seed, self.drawn = sorted(tasks, key=lambda task: task.task_id), seed, drawn
         self._epoch, self._order = -1, list[int]()
 
@@ -40,7 +40,7 @@ class TaskSampler:
         Raises UsageError where there are not as many.
         """
         if number > len(self.tasks):
-            raise UsageError(f"{number} different tasks are asked for and {len(self.tasks)} are there: lower rl.groups")
+            raise UsageError(f"{number} different tasks are needed, but only {len(self.tasks)} exist: lower rl.groups")
         drawn: dict[str, Task] = {}
         while len(drawn) < number:
             task = self._next()

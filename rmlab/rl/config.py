@@ -267,10 +267,10 @@ def check_options(loop: LoopConfig) -> None:
     """Raises UsageError for options that contradict each other, before anything is loaded."""
     if loop.attempts < 2 or min(loop.groups, loop.updates, loop.passes) < 1 or loop.steps < 0:
         raise UsageError(
-            f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: at "
-            "least 1, and at least 2 attempts to compare within a task"
+            f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: must "
+            "be at least 1, and at least 2 attempts to compare within a task"
         )
     if loop.temperature <= 0:
         raise UsageError(
-            f"rl.temperature={loop.temperature}: attempts that are all alike teach nothing; it must be above 0"
+            f"rl.temperature={loop.temperature}: must be above 0, because identical attempts teach nothing"
         )

@@ -49,10 +49,12 @@ def _name(task: Task, trained: set[str], long_lines: int) -> str:
 def pooled_benchmarks(held_out: Collection[str], without: Collection[str]) -> list[str]:
     """The benchmarks that `all` is over. Raises UsageError for one to leave out that is none, or where none is left."""
     if unknown := sorted(set(without) - set(NAMES)):
-        raise UsageError(f"{', '.join(unknown)} is no held-out benchmark: they are {', '.join(NAMES)}")
+        raise UsageError(f"{', '.join(unknown)} is not a held-out benchmark; there are: {', '.join(NAMES)}")
     left = [name for name in held_out if name not in without]
     if held_out and not left:
-        raise UsageError(f"without {', '.join(sorted(without))} no held-out benchmark is left of {', '.join(held_out)}")
+        raise UsageError(
+            f"without {', '.join(sorted(without))}, none of the held-out benchmarks {', '.join(held_out)} is left"
+        )
     return left
 
 
@@ -101,5 +103,5 @@ def _rates(run: "TrackedRun") -> Any:
     except MissingArtifact as error:
         raise DataError(
             f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, or "
-            "older than this comparison. `rmlab figures rl_table` shows it beside the others."
+            "too old for this comparison. `rmlab figures rl_table` shows it beside the others."
         ) from error

@@ -135,7 +135,7 @@ class BestWeights:
         """Puts the kept weights into the model. Raises DataError where they are gone."""
         if not self.path(step).is_file():
             raise DataError(
-                f"{self.path(step)} is not there: the best weights belong to the state beside it and travel with it"
+                f"{self.path(step)} is missing: the best weights belong to the state beside it, so copy both"
             )
         kept = load_file(self.path(step))
         with torch.no_grad():

@@ -53,7 +53,7 @@ def policy_loss(
     check(config)
     if (config.kl_weight and reference_BT is None) or (config.entropy_weight and entropy_BT is None):
         raise UsageError(
-            "algorithm.kl_weight needs the start's log-probabilities, algorithm.entropy_weight entropies: they were not given"
+            "algorithm.kl_weight needs the start's log-probabilities, and algorithm.entropy_weight needs entropies: they are missing"
         )
     own = own_BT.to(logprob_BT.dtype)
     length_B = own.sum(-1).clamp(min=1.0)
@@ -98,12 +98,12 @@ def check(config: AlgorithmConfig) -> None:
     """Raises UsageError for options that contradict each other."""
     if config.name is Algorithm.gspo and config.mean is LossMean.token:
         raise UsageError(
-            "algorithm.name=gspo takes the mean over sequences: a token mean would weigh a sequence's ratio by its length. "
+            "algorithm.name=gspo takes the mean over sequences: a token mean would weight a sequence's ratio by its length. "
             "Set algorithm.mean=sequence, or algorithm.name=grpo."
         )
     if not 0 <= config.clip_low < 1 or config.clip_high < 0:
         raise UsageError(
-            f"algorithm.clip_low={config.clip_low}, clip_high={config.clip_high}: from 0 to below 1, and at least 0"
+            f"algorithm.clip_low={config.clip_low}, clip_high={config.clip_high}: clip_low must be from 0 to below 1, clip_high at least 0"
         )
 
 

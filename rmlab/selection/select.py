@@ -125,7 +125,7 @@ def select(
     total that can).
     """
     if config.scale < 1:
-        raise UsageError(f"data.scale={config.scale}: a training set has at least 1 example")
+        raise UsageError(f"data.scale={config.scale}: must be at least 1")
     rows, held_out = _learnable(pool, config)
     strata: dict[Key, list[Row]] = defaultdict(list)
     had: Counter[Key] = Counter()
@@ -177,7 +177,7 @@ def _learnable(pool: Iterable[Row], config: DataConfig) -> tuple[list[Row], int]
             )
         if config.policies.get(name):
             raise UsageError(
-                f"data.policies names {name!r}, which data.held_out_policies leaves out: take it out of one of them"
+                f"data.policies names {name!r}, which data.held_out_policies excludes: remove it from one of them"
             )
     kept = [row for row in rows if row.policy not in held_out]
     return kept, len(rows) - len(kept)
@@ -272,7 +272,7 @@ def label_weights(ratio: str) -> tuple[Fraction, Fraction]:
             raise ValueError
     except (ValueError, ZeroDivisionError):
         raise UsageError(
-            f"data.label_ratio={ratio}: it is resolved:unresolved, two numbers above 0, such as 2:1"
+            f"data.label_ratio={ratio}: must be resolved:unresolved, two numbers above 0, such as 2:1"
         ) from None
     return resolved, unresolved
 
@@ -285,7 +285,7 @@ def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> No
             f"{key} names {unknown[0]!r}, which the pool does not have; it has {', '.join(there) or 'nothing'}"
         )
     if any(not isfinite(w) or w < 0 for w in asked.values()) or (asked and not any(asked.values())):
-        raise UsageError(f"{key}={dict(asked)}: weights are at least 0 and one of them is more")
+        raise UsageError(f"{key}={dict(asked)}: weights must be at least 0, and one of them above 0")
 
 
 def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:

@@ -216,7 +216,7 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
         ("x", "usual", "mixture"): "mixture=x has no finished run",
         ("good", "usual", "nothing"): "sweeps: mixture",
         ("scale=1", "usual", "mixture"): "varies mixture, not scale",
-        ("good", "good", "mixture"): "are one level",
+        ("good", "good", "mixture"): "are the same level",
     }
     for arguments, said in wrong.items():
         with pytest.raises(UsageError, match=said):

@@ -54,7 +54,7 @@ def test_the_preset_paper_is_planned_as_its_file_says(capsys: pytest.CaptureFixt
 
 
 def test_the_preset_paper_trains_on_data_that_are_given() -> None:
-    with pytest.raises(UsageError, match=r"data.path has to be given: `rmlab import` reads"):
+    with pytest.raises(UsageError, match=r"data.path must be given: `rmlab import` imports"):
         load_program("train_verifier").main(["preset=paper"])
 
 

@@ -216,7 +216,7 @@ def test_a_killed_collection_goes_on_and_its_run_is_closed(collect, tmp_path, sm
     [
         ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: that part has \d+ tasks"),
         ("policy=[hasty]", "parts.validation.policies names careful, .* set parts.validation.policies=.. for all"),
-        ("parts.validation.attempts=0", "nothing is to be collected"),
+        ("parts.validation.attempts=0", "there is nothing to collect"),
         ("parts.training.tasks=1", "training"),
         ("parts.validation.policies=[nobody]", "names nobody, which is not configured .there are careful, hasty"),
         ("policy.hasty.speed=3", "speed"),

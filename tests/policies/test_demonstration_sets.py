@@ -61,7 +61,7 @@ def test_the_last_turn_is_that_of_the_environment_that_was_played() -> None:
     given_up = attempt(0, ("run", "run", "submit"), resolved=False)
     assert len(learn([attempt(1), given_up], EnvironmentConfig(max_turns=3), finished=True, max_turns="3")[0]) == 2
     assert len(learn([attempt(1), given_up], EnvironmentConfig(max_turns=6), finished=True, max_turns="6")[0]) == 1
-    with pytest.raises(UsageError, match=r"was played with environment\.max_turns=14"):
+    with pytest.raises(UsageError, match=r"was collected with environment\.max_turns=14"):
         learn([attempt(1)], EnvironmentConfig(max_turns=3), max_turns="14")
 
 

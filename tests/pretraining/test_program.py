@@ -149,7 +149,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_ends_with_the_same_base(c
             program.main(again)
     assert "Stopped. Continue from the last checkpoint with: rmlab pretrain model=tiny" in capsys.readouterr().err
     resumed = load_file_of(program.main(again))
-    assert "went on from step 1 of " in capsys.readouterr().out
+    assert "resumed at step 1 of " in capsys.readouterr().out
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     assert not list((tmp_path / "cells").iterdir())
     runs = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])

@@ -118,7 +118,7 @@ def test_published_pass_at_k_comes_out_of_the_command(real, capsys):
     )
     evaluate(runs, False, incomplete="unlabelled")
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("15 unlabelled left out", "tasks with k attempts", "No attempt is scored"):
+    for words in ("15 unlabelled left out", "tasks with k attempts", "No attempt has a score"):
         assert words in shown
     with pytest.raises(UsageError, match="--columns names the columns of a score table"):
         evaluate(runs, True, columns=["score=x"])

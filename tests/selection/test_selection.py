@@ -169,7 +169,7 @@ def test_of_held_out_policies_nothing_is_taken_and_how_much_is_left_out_is_count
             {},
             r"data\.held_out_policies names 'lots', which the pool does not have; it has careful, hasty, lost",
         ),
-        (["lost"], {"lost": 1.0}, r"data\.policies names 'lost', which data\.held_out_policies leaves out"),
+        (["lost"], {"lost": 1.0}, r"data\.policies names 'lost', which data\.held_out_policies excludes"),
     ]:
         config = DataConfig(path="", scale=2, held_out_policies=held, policies=policies)
         with pytest.raises(UsageError, match=words):
@@ -184,8 +184,8 @@ def test_of_held_out_policies_nothing_is_taken_and_how_much_is_left_out_is_count
         ({"label_ratio": "2"}, "resolved:unresolved"),
         ({"label_ratio": "1:0"}, "resolved:unresolved"),
         ({"policies": {"nobody": 1.0}}, "names 'nobody', which the pool does not have; it has careful"),
-        ({"sources": {"toolz": -1.0}}, "weights are at least 0"),
-        ({"scale": 0}, "at least 1 example"),
+        ({"sources": {"toolz": -1.0}}, "weights must be at least 0"),
+        ({"scale": 0}, "data.scale=0: must be at least 1"),
     ],
 )
 def test_settings_that_make_no_sense(changes, words):

@@ -117,9 +117,9 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
         (
             ("trajectories", "split", STARTER / "trajectories.parquet", "-o", STARTER / "trajectories.parquet"),
             2,
-            "is what is read",
+            "is also an input",
         ),
-        (("import", "auto", STARTER / "README.md", "-o", STARTER / "README.md"), 2, "README.md is what is read"),
+        (("import", "auto", STARTER / "README.md", "-o", STARTER / "README.md"), 2, "README.md is also an input"),
         (("import", "auto", "", "-o", "o"), 2, "a path is empty"),
         (("import", "auto", "hf:", "-o", "o"), 2, "a path is empty"),
         (("import", "auto", "/dev/zero", "-o", "o"), 1, "/dev/zero is neither a file nor a folder"),

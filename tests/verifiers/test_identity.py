@@ -215,7 +215,7 @@ def test_a_base_is_trained_from_where_it_belongs_to_the_pool(
     ):
         prepared()
     (base / "base.json").write_text("{}")
-    with pytest.raises(DataError, match=r"base\.json does not say of which tasks"):
+    with pytest.raises(DataError, match=r"base\.json does not say which tasks"):
         prepared()
     (base / "base.json").unlink()
     with pytest.raises(DataError, match=r"whose base\.json is missing"):

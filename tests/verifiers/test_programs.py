@@ -251,7 +251,7 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     with pytest.raises(UsageError, match=r"no key 'data\.scal'.*data\.scale"):
         compose("train_verifier", ["data.scal=3"])
-    with pytest.raises(UsageError, match=r"data\.path has to be given: `rmlab import`"):
+    with pytest.raises(UsageError, match=r"data\.path must be given: `rmlab import`"):
         load_program("train_verifier").main(["preset=smoke", "data=real"])
     with pytest.raises(RmlabError, match=r"prompt\.max_tokens=2048 is longer than the 1024 positions of model=tiny"):
         load_program("train_verifier").main(overrides(pool, "prompt.max_tokens=2048"))

@@ -83,7 +83,7 @@ def test_a_sweep_gives_such_a_cell_all_gpus_and_one_at_a_time(monkeypatch: pytes
 def test_folds_refuse_several_gpus() -> None:
     program = load_program("cross_validate")
     with pytest.raises(
-        UsageError, match=r"runtime\.processes=0: several GPUs train one verifier in `rmlab train` alone"
+        UsageError, match=r"runtime\.processes=0: only `rmlab train` trains one verifier on several GPUs"
     ):
         program._settings(compose("cross_validate", ["runtime=multi_gpu"]))
 

@@ -164,9 +164,7 @@ def _start(count: int, limits: Limits, levels: Sequence[str]) -> tuple[list[Work
         else:
             return workers, replace(reached[0], reasons=tuple(reasons))
     advice = "" if WEAK in levels else f" sandbox.allow_weak=true runs model-written code {FREE_HERE}."
-    raise RmlabError(
-        f"No sandbox that keeps programs in can be had on this machine: no {'; no '.join(reasons)}.{advice}"
-    )
+    raise RmlabError(f"This machine offers no sandbox that isolates programs: no {'; no '.join(reasons)}.{advice}")
 
 
 @functools.cache
