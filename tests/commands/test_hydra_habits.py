@@ -122,7 +122,7 @@ def test_hydras_topics_of_info_are_hydras(topic: str, words: str) -> None:
         ("hydra.run.dir=/tmp/x", "RMLAB_RUNS=FOLDER"),
         ("hydra.output_subdir=null", "RMLAB_RUNS=FOLDER"),
         ("hydra.verbose=true", "-v shows more progress"),
-        ("hydra/job_logging=disabled", "-q nothing"),
+        ("hydra/job_logging=disabled", "and -q none"),
         ("hydra.job.name=mine", "tracking.name=NAME"),
     ],
 )

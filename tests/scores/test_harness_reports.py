@@ -97,7 +97,7 @@ def test_what_is_no_report_or_contradicts_itself(tmp_path):
     assert harness_reports(tmp_path / "absent.json") == []
     with pytest.raises(DataError, match="lists task a as both resolved and unresolved"):
         harness_reports(report_file(tmp_path, {"resolved_ids": ["a"], "unresolved_ids": ["a"]}))
-    with pytest.raises(DataError, match="lists 1 resolved_ids and states resolved_instances = 2"):
+    with pytest.raises(DataError, match="lists 1 resolved_ids but states resolved_instances = 2"):
         harness_reports(report_file(tmp_path, {"resolved_ids": ["a"], "resolved_instances": 2}))
     with pytest.raises(DataError, match=r"is not a report of a test harness .*only if all are reports"):
         read_reports([report_file(tmp_path, {"resolved_ids": ["a"]}), report_file(tmp_path, [], "other.json")])

@@ -232,7 +232,7 @@ def test_a_shorter_context_is_asked_for_and_a_longer_one_refused(tmp_path, attem
     folder = write_model(tmp_path / "model", "gpt2", chat=None, positions=1500)
     assert judge_prompt(folder).max_tokens == 1500
     assert judge_prompt(folder, max_tokens=400).max_tokens == 400
-    with pytest.raises(UsageError, match=r"--max-tokens 2000: .* has 1500 positions"):
+    with pytest.raises(UsageError, match=r"--max-tokens 2000: .* has only 1500 positions"):
         judge_prompt(folder, max_tokens=2000)
 
 
@@ -283,7 +283,7 @@ def test_folders_that_cannot_score_say_why(tmp_path, pool, attempts):
     ours = tmp_path / "ours" / "model"
     write_verifier(ours)
     refused(ours, "--answers is for a model that rmlab has not trained", UsageError, answers="YES,NO")
-    refused(masked, "--dtype int8: it is float32 or bfloat16", UsageError, dtype="int8")
+    refused(masked, "--dtype int8: must be float32 or bfloat16", UsageError, dtype="int8")
     with pytest.raises(UsageError, match="name the score table to write with --out"):
         score(pool, str(masked))
 

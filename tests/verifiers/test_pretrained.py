@@ -88,7 +88,7 @@ def test_another_model_is_not_taken_for_the_one_that_is_named(pretrained_folders
         (replace(own, tokenizer=TokenizerConfig(has["vocab_size"] + 1000)), "model.tokenizer.vocab_size"),
     ):
         settings = load_program("train_verifier").VerifierRun(model=model)
-        with pytest.raises(DataError, match=f"is not the model that model=mine names: {key}"):
+        with pytest.raises(DataError, match=f"is not the model that model=mine describes: {key}"):
             find_pretrained(settings, warn=False)
 
 

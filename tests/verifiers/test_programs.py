@@ -269,7 +269,7 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
     assert {run.status for run in runs(Store.open())} == {"failed"}
     with pytest.raises(DataError, match=r"holds neither a verifier of rmlab"):
         score(pool, str(tmp_path), tmp_path / "out.csv")
-    with pytest.raises(DataError, match="no trajectories of part rl: name another"):
+    with pytest.raises(DataError, match="no trajectories of part rl: choose another"):
         score(pool, str(tmp_path), tmp_path / "out.csv", part="rl")
     with pytest.raises(UsageError, match="--part train: must be one of supervised"):
         score(pool, str(tmp_path), tmp_path / "out.csv", part="train")

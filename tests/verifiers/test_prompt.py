@@ -107,7 +107,7 @@ def test_a_tokenizer_that_cannot_answer_is_refused() -> None:
     bytes_only = train_tokenizer(["x"], TokenizerConfig(260))
     with pytest.raises(DataError, match="YES is not a single token"):
         prove_answers(bytes_only, [render(episode(1, True))])
-    with pytest.raises(DataError, match="no prompt"):
+    with pytest.raises(DataError, match="without a prompt"):
         prove_answers(bytes_only, [])
 
 
