@@ -1,4 +1,4 @@
-"""What every launcher takes and gives: jobs from a queue, events about what becomes of them.
+"""The interface of every launcher: it takes jobs from a queue and reports events about them.
 
 A launcher runs jobs, each in a process of its own, somewhere: on this machine (`local`), through a cluster's scheduler
 (`slurm`), on a Ray cluster (`ray`), or by any launcher of Hydra (`hydra`). What a cell does is the same everywhere: `call`.

@@ -1,4 +1,4 @@
-"""One process a job, W at once, on this machine: nothing of one run (memory, seeds, threads) is left for the next.
+"""One process per job, W at once, on this machine, so that no state of one run (memory, seeds, threads) reaches the next.
 
 The processes are forked from a fork server that has imported the heavy modules once, has read what all of them read (`warmup`),
 and has done nothing else: no CUDA, no thread of its own but Arrow's, which are made anew in a fork. Where there are GPUs, each

@@ -1,10 +1,10 @@
 """One run on several GPUs: its processes (ranks) are started here, and end together.
 
-The process that was asked for the run starts one rank a GPU and waits. Rank 0 does all that a run by itself does; its result, its
-progress and its errors come back through a pipe. Ctrl-C goes to rank 0, which ends the training after a step, with a checkpoint.
-Where a rank is killed or fails, all are ended, and what was wrong is said once.
+The process that was asked for the run starts one rank per GPU and waits. Rank 0 does everything that a single run does; its result,
+progress and errors come back through a pipe. Ctrl-C goes to rank 0, which ends the training after a step, with a checkpoint.
+If a rank is killed or fails, all are ended, and the error is reported once.
 
-On Slurm one task a node does so for the GPUs of its node: `srun --ntasks-per-node=1 rmlab train runtime=multi_gpu`. Node 0 tracks.
+On Slurm one task per node does so for the GPUs of its node: `srun --ntasks-per-node=1 rmlab train runtime=multi_gpu`. Node 0 tracks.
 """
 
 import multiprocessing

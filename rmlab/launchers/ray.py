@@ -1,4 +1,4 @@
-"""Cells as tasks of a Ray cluster, on Ray's own API: one process a cell, wherever Ray has room.
+"""Cells as tasks of a Ray cluster, through Ray's own API: one process per cell, wherever Ray has room.
 
 Every node needs the clone and the environment at the same path, and a tracking store that all reach (`tracking.uri`: a server or
 a database). Ray is an extra of its own (`pip install -e .[ray]`): it is large, and writes a token into the user's home.

@@ -1,4 +1,4 @@
-"""What all cells read alike is imported and read once: by the fork server, before the first cell is forked from it.
+"""Data and modules that all cells need are loaded once, by the fork server, before the first cell is forked from it.
 
 A program names in `PRELOAD` the modules that it needs, and in `SHARED` what its cells read: a configuration key, and the function
 that reads what the key names, as `module:function`. The function remembers what it read of which content. A cell finds it

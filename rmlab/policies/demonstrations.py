@@ -1,4 +1,4 @@
-"""What a policy learns from, and on what it is measured afterwards."""
+"""What a policy learns from, and what it is evaluated on afterwards."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

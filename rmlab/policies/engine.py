@@ -1,4 +1,4 @@
-"""What does a language model's attempt look like to whoever trains on it? The records and the protocol of rollouts.
+"""The records and the protocol of rollouts: the form of a language model's attempt for those that train on it.
 
     engine = LanguageEngine(model, tokenizer, sandbox, environment, EngineConfig(slots=512))   # rmlab.policies.language_engine
     rollouts, seconds = engine.rollout(plan(tasks, ["policy"], attempts=8), Sampling(temperature=1.0), seed=step)

@@ -1,4 +1,4 @@
-"""What is a policy? Something that, shown many attempts under way, says the next action of each.
+"""What is a policy? Something that gets many attempts in progress and returns the next action of each.
 
 The batch is the seam: a language model generates for all attempts at once, a script goes through them one by one.
 """

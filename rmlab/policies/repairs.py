@@ -1,4 +1,4 @@
-"""Repairs by the dozen: many one-line mistakes in each function of a corpus, and the edits that mend them.
+"""Many repairs per function: one-line mistakes in each function of a corpus, and the edits that fix them.
 
 A base model has read one repair of each function; a policy of random habits needs many more before it finds a wrong line in
 a function that it has not seen. Nothing is run. No text is a near copy of a held-out function.

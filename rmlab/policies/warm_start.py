@@ -1,4 +1,4 @@
-"""A policy that is taught by demonstrations: its configuration, its folders, and the record that travels with it."""
+"""A policy that is trained on demonstrations: its configuration, its folders, and the record that stays with it."""
 
 import json
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""A score from what a judge model's sampler reports: the log-probabilities of its answer's tokens.
+"""A score from the log-probabilities that a judge model's sampler reports for the tokens of its answer.
 
-Score = two-way softmax of YES and NO, as ours is. A sampler lists a few of the likeliest tokens, and the same word in other
-spellings among them (' YES', 'Yes'): those are no answers of this vocabulary's YES and NO, so they are left out, named, and
-the probability that they hold is said. Where only they are listed, they stand for the word, which is said too.
+Score = two-way softmax of YES and NO, as for our verifiers. A sampler lists a few of the likeliest tokens, which may include other
+spellings of the same word (' YES', 'Yes'): these are not the answers YES and NO, so they are left out and reported with
+their probability. If only they are listed, they stand for the word, which is also reported.
 """
 
 import math

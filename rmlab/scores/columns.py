@@ -1,4 +1,4 @@
-"""Which column of a foreign table is what: `score=final_probe,resolved=sub_class==success,task_id=iid`.
+"""The roles of columns in a foreign table: `score=final_probe,resolved=sub_class==success,task_id=iid`.
 
 Each role is a column of the score table, or one from which a column is made: two log-probabilities or logits of YES and NO,
 or all log-probabilities by token, make a score. A cell that holds a list (or the text of one) holds one value an attempt.

@@ -1,4 +1,4 @@
-"""Rows of a table in a file: CSV, JSONL, JSON, Parquet. What the columns mean is not known here.
+"""Rows of a table in a file: CSV, JSONL, JSON, Parquet. The meaning of the columns is defined elsewhere.
 
 A JSON file may hold a list of records, records by their key (which then is the column `key`), lists by column, or one of
 these under one name beside other things (`{"rows": [...], "auroc": 0.9}`). A column that lies within another is named with a

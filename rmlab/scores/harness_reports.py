@@ -1,4 +1,4 @@
-"""Labels without scores: which tasks did each run of a policy resolve, by the reports that test harnesses leave?
+"""Labels without scores: which tasks did each run of a policy resolve, according to the reports of test harnesses?
 
 A report is one attempt at each of its tasks; `rmlab.trajectories.labels` reads its layouts. A task that the report names
 without an outcome (incomplete, pending, an error of the attempt) was asked and not solved: it counts as unresolved, as in the

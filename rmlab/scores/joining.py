@@ -1,7 +1,7 @@
-"""A score table and the trajectories that it scores, joined: the table says the scores, the set all else.
+"""A score table and the trajectories that it scores, joined: the table provides the scores, the set everything else.
 
 Rows are matched by trajectory_id; one without by its task and its policy, where the set has exactly one such attempt. Task,
-policy, cluster, source and patch are the set's; so is the label, where it has one. What does not match is left out and counted.
+policy, cluster, source and patch come from the set, and so does the label if it has one. What does not match is left out and counted.
 """
 
 from collections import defaultdict

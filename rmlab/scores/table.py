@@ -3,7 +3,7 @@
 CSV, TSV, JSONL, JSON, packed or not, or Parquet with task_id, score (empty or null = not scored), resolved (empty or null =
 unlabelled) and, where there, trajectory_id, policy, source, cluster (else `cluster_of` of the task), n_tokens, patch (a patch or
 a hash of it; what is kept is the hash of patches.py); columns.py reads tables with other names. Other columns are left alone.
-Anything that is not what it has to be is one DataError with file, place and value: a table that is read wrongly gives numbers that
+Anything invalid is a DataError with file, place and value, because a table that is read wrongly gives numbers that
 look right.
 """
 

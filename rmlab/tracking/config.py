@@ -1,4 +1,4 @@
-"""Where runs are tracked, and what a sweep says of the run it launches."""
+"""Where runs are tracked, and what a sweep records about the runs that it launches."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar

@@ -1,4 +1,4 @@
-"""Leases: who is at work on a cell, on any host that shares the store.
+"""Leases: which process works on a cell, on any host that shares the store.
 
 A lease is two tags on the run that does the work: who it is (process, machine, length of the lease) and its last beat. Who wants
 a cell makes its run first and looks for others' afterwards, as in Dekker's and Peterson's algorithms for mutual exclusion: of

@@ -1,4 +1,4 @@
-"""What runs say of themselves: names, times and tags, which say what a cell's state is. No metrics, so it is quick for any number of runs.
+"""Names, times and tags of runs, from which the state of a cell follows. Without metrics, so it is quick for any number of runs.
 
 A store that is a database is read by SQL (its tables `runs` and `tags`): MLflow's search loads every metric of every run, and
 for sqlite importing MLflow alone takes a second. A server is asked through MLflow.

@@ -1,4 +1,4 @@
-"""What a store says when it does not work: is it busy for the moment, or is something wrong with it?"""
+"""Errors of a store that does not work: is it busy for the moment, or is something wrong with it?"""
 
 from pathlib import Path
 

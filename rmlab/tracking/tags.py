@@ -1,4 +1,4 @@
-"""What a run says of itself in its tags: their names, and how they are set and taken away.
+"""The tags of a run: their names, and how they are set and removed.
 
 Where a run comes from: commit, host, process. Tags only: none of it identifies a run.
 """

@@ -1,4 +1,4 @@
-"""The MLflow UI over a store, on this machine only, opened as model training.
+"""The MLflow UI for a store, on this machine only, opened as model training.
 
 Experiments of an earlier version get the views of this one, headline metrics and the level as a number.
 """

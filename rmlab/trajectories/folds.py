@@ -1,8 +1,8 @@
 """Which repositories are judged by a verifier that never saw them? Folds over whole repositories, each left out once.
 
-Every fold has three parts that share no cluster: what is judged (its own repositories), and of the repositories of the other
-folds what a verifier learns from and what it may be looked at while it is made. Each attempt is judged in exactly one fold,
-so that the scores of all folds are one table: out-of-fold scores. Policies that are never seen are judged and nothing else.
+Every fold has three parts that share no cluster: the judged part (its own repositories) and, from the repositories of the other
+folds, a training part and a validation part. Each attempt is judged in exactly one fold, so that the scores of all folds form
+one table: out-of-fold scores. Unseen policies are only judged.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A set that is being made: finished attempts in the files of a folder, and the set that these files are in the end.
+"""A set during its collection: finished attempts in the files of a folder, and the set that they finally make up.
 
 Neither making nor writing it holds more than some thousand attempts at once, however many there are. What is known of each
 attempt beside is 40 bytes, while the set is written. A killed process loses the attempts of the last seconds.

@@ -1,4 +1,4 @@
-"""What a bundle is made of: the manifest's entries, a run's record, and which archives are none."""
+"""The format of a bundle: the entries of the manifest, the record of a run, and the checks that reject other archives."""
 
 import json
 import math

@@ -2,7 +2,7 @@
 
 Every file's hash is checked before anything is written. A run gets its tags, its status last of all, only when everything
 else is in the store: an import that was interrupted leaves runs that nobody takes for finished, and the next import goes on
-with these. A run keeps the id that it had where it was made as the tag `imported_run`.
+with these. A run keeps its original id as the tag `imported_run`.
 """
 
 import re
