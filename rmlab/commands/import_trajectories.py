@@ -39,7 +39,7 @@ def import_trajectories(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first record that is skipped, mended or in conflict.")
+        bool, typer.Option("--strict", help="Stop at the first record that is skipped, repaired or in conflict.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object on standard output.")] = False,
     leaks: Annotated[

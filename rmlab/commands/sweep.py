@@ -67,7 +67,7 @@ def sweep(
         ),
     ] = None,
     on_error: Annotated[
-        OnError, typer.Option(help="After a failed cell: start no more cells, or continue with the rest.")
+        OnError, typer.Option(help="After a failed cell: start no more cells (stop), or run the rest (continue).")
     ] = OnError.stop,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Rerun cells that failed before.")] = False,
     force: Annotated[

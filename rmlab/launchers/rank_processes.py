@@ -178,7 +178,7 @@ def _worst(rank: _Rank, kind: str, content: Any, running: Mapping[Connection, _R
         print(trace, file=sys.stderr, flush=True)
     beside = f" What the other ranks printed is in {log}." if log.is_file() else ""
     return RmlabError(
-        f"rank {rank.index}: {content}. All ranks were ended; the same command goes on from the last checkpoint.{beside}"
+        f"rank {rank.index}: {content}. All ranks were ended; the same command continues from the last checkpoint.{beside}"
     )
 
 

@@ -143,7 +143,7 @@ def _listed(pairs: Any) -> dict[str, float]:
     }  # Parquet fills structs up with nulls
     for token, value in listed.items():
         if not isinstance(token, str) or type(value) not in (int, float) or math.isnan(value) or value > 1e-6:
-            raise NoAnswer(f"{str(token)[:40]!r}: {str(value)[:40]} is no log-probability (those are at most 0)")
+            raise NoAnswer(f"{str(token)[:40]!r}: {str(value)[:40]} is not a log-probability (they are at most 0)")
     if not listed:
         raise NoAnswer("no token is listed")
     return {token: float(value) for token, value in listed.items()}

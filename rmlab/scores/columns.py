@@ -183,7 +183,7 @@ class Reader:
         if yes is None or no is None:
             return None
         if "yes_logprob" in by_role and max(yes, no) > 1e-6:
-            fail(f"{max(yes, no)} is no log-probability (those are at most 0); name logits as yes_logit and no_logit")
+            fail(f"{max(yes, no)} is not a log-probability (they are at most 0); name logits as yes_logit and no_logit")
         return score_of_pair(yes, no)
 
     def notes(self) -> list[str]:
@@ -269,4 +269,4 @@ def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
-        raise ValueError(f"{text[:80]!r} is no value") from error
+        raise ValueError(f"{text[:80]!r} is not a value") from error

@@ -103,7 +103,7 @@ class _Columns:
             fail("task_id is empty: every attempt belongs to a task")
         if trajectory and self.place_of.setdefault(trajectory, place) != place:
             fail(
-                f"trajectory_id {trajectory} stands on {self.place_of[trajectory]} already: every attempt must be scored once"
+                f"trajectory_id {trajectory} already occurs on {self.place_of[trajectory]}: every attempt must be scored once"
             )
         if not cluster and (cluster := cluster_of(task)) != task:
             self.by_repository.add(task)

@@ -312,6 +312,6 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
         else ""
     )
     return (
-        f"data.scale={config.scale} cannot be filled: {there} are there{beside}, {allows}. "
+        f"data.scale={config.scale} cannot be filled: {there} are available{beside}, {allows}. "
         f"Lower data.scale or change {change}{wider}."
     )

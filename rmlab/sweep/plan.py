@@ -116,7 +116,7 @@ def check_control(cells: Sequence[Cell]) -> None:
             raise RmlabError(
                 f"{cells[0].name} and {cell.name} differ in {', '.join(differing)}, which no declared factor "
                 f"({', '.join(f.name for f in cell.sweep.factors)}) owns: the sweep would not be controlled. "
-                "Take it out of the levels, or declare the factor that owns it."
+                "Remove it from the levels, or declare the factor that owns it."
             )
 
 

@@ -48,7 +48,7 @@ CLAIMING = "claiming"
 TIE_SECONDS = 5.0
 LAST = 0.75
 """The share of a lease's length after which a holder without a new beat is gone. The rest is for what ends slowly."""
-SAME_COMMAND = "The same command goes on from the last checkpoint."
+SAME_COMMAND = "The same command continues from the last checkpoint."
 
 
 class Held(RmlabError):

@@ -171,7 +171,7 @@ def test_pairs_of_log_probabilities_or_logits_make_a_score(tmp_path):
     )
     path.write_text("task_id,a,b,resolved\nt,3,1,1\n")
     assert read(path, "yes_logit=a,no_logit=b").scores.score == pytest.approx([1 / (1 + math.exp(-2))])
-    with pytest.raises(DataError, match=r"line 2: 3\.0 is no log-probability .*name logits as yes_logit"):
+    with pytest.raises(DataError, match=r"line 2: 3\.0 is not a log-probability .*name logits as yes_logit"):
         read(path, "yes_logprob=a,no_logprob=b")
 
 
@@ -189,7 +189,7 @@ def test_other_spellings_stand_for_the_word_only_where_it_is_not_listed():
         score_of_logprobs({"YES": -0.5, "the": -1.0}, tokens)
     with pytest.raises(NoAnswer, match="YES or NO is not the likeliest token at any position"):
         score_of_logprobs([{"the": -0.1, "YES": -3.0}], tokens)
-    with pytest.raises(NoAnswer, match=r"0\.9 is no log-probability"):
+    with pytest.raises(NoAnswer, match=r"0\.9 is not a log-probability"):
         score_of_logprobs({"YES": 0.9, "NO": 0.1}, tokens)
 
 

@@ -132,7 +132,7 @@ def test_what_cannot_be_joined_is_one_line(tmp_path, pool):
     refused([row], r"row 1: .*two.parquet has 2 attempts at task a__x-1 of policy p, .*Add a column trajectory_id")
     refused([row | {"policy": "other"}], r"none of the 1 row .*policy other; the set has task a__x-1, policy p")
     twice = {"trajectory_id": made.trajectories[0].trajectory_id, "score": 0.5}
-    refused([twice, twice], "stands on line 2 already")
+    refused([twice, twice], "already occurs on line 2")
     refused(
         [{"trajectory_id": "x", "score": 0.5}], r"trajectory_id x; the set has .*rows are matched by task and policy"
     )

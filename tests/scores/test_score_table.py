@@ -116,7 +116,7 @@ BAD_CSV = {
     "label": (HEAD + "t,a,0.5,maybe\n", "line 2: resolved 'maybe' must be true, false"),
     "label two": (HEAD + "t,a,0.5,2\n", "line 2: resolved '2' must be"),
     "no task": (HEAD + ",a,0.5,1\n", "line 2: task_id is empty"),
-    "duplicate": (HEAD + "t,a,0.5,1\nt,b,0.5,1\nu,a,0.5,1\n", "line 4: trajectory_id a stands on line 2 already"),
+    "duplicate": (HEAD + "t,a,0.5,1\nt,b,0.5,1\nu,a,0.5,1\n", "line 4: trajectory_id a already occurs on line 2"),
     "short row": (HEAD + "t,a,0.5\n", "line 2: 3 cells under 4 column names"),
     "two columns of a name": ("task_id,score,score,resolved\nt,0.5,0.5,1\n", "2 columns 'score'"),
     "open quote": (HEAD + 't,"a,0.5,1\n', "not readable as CSV"),

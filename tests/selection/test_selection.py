@@ -142,7 +142,7 @@ def test_the_words_when_a_ratio_cannot_be_filled():
     with pytest.raises(DataError) as caught:
         select(pool, DataConfig(path="", scale=4000, label_ratio="2:1"), 0)
     assert str(caught.value) == (
-        "data.scale=4000 cannot be filled: 3,120 resolved and 911 unresolved trajectories are there, "
+        "data.scale=4000 cannot be filled: 3,120 resolved and 911 unresolved trajectories are available, "
         "a 2:1 ratio allows 2,733. Lower data.scale or change data.label_ratio."
     )
 
@@ -152,7 +152,7 @@ def test_the_words_when_a_policy_is_short():
     with pytest.raises(DataError) as caught:
         select(pool, DataConfig(path="", scale=400, policies={"careful": 1, "hasty": 1}), 0)
     assert str(caught.value) == (
-        "data.scale=400 cannot be filled: 30 resolved trajectories of policy hasty are there, the weights careful:1 hasty:1 "
+        "data.scale=400 cannot be filled: 30 resolved trajectories of policy hasty are available, the weights careful:1 hasty:1 "
         "at a 1:1 ratio allow 120 in all. Lower data.scale or change data.policies."
     )
 

@@ -48,7 +48,11 @@ def test_presets_and_changes_take_the_place_of_the_file() -> None:
 
 def test_what_a_sweep_varies_is_not_to_be_overridden() -> None:
     spec = read_sweep(str(TOY))
-    for text, words in {"data.scale=5": "levels", "seed=3": "seeds", "training.match=steps": "this sweep varies training.match"}.items():
+    for text, words in {
+        "data.scale=5": "levels",
+        "seed=3": "seeds",
+        "training.match=steps": "this sweep varies training.match",
+    }.items():
         with pytest.raises(UsageError, match=words):
             refuse_owned_overrides(spec, [text])
     refuse_owned_overrides(spec, ["data.ratio=1:2"])

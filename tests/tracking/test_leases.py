@@ -150,7 +150,7 @@ def test_a_holder_finds_that_its_run_was_taken(
 
 @pytest.mark.usefixtures("unending")
 def test_a_run_that_lost_its_lease_does_not_finish(store: Store) -> None:
-    with pytest.raises(Stopped, match=r"could not renew its lease .* The same command goes on"), begun(store) as run:
+    with pytest.raises(Stopped, match=r"could not renew its lease .* The same command continues"), begun(store) as run:
         assert run._keeper is not None
         run._keeper._beaten -= 0.8 * leases.lease_seconds()
     assert [head.status for head in runs_of(store, "abc")] == ["stopped"], "not finished, and not failed"
