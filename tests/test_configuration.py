@@ -27,7 +27,7 @@ from rmlab.wording import near
         ("data.scale=null", "data.scale=null: field 'data.scale' is not Optional"),
         ("training.match=forever", "training.match=forever: invalid value 'forever', expected one of"),
         ("seed", "'seed' is not an override: write KEY=VALUE"),
-        ("seed=1,2", "seed=1,2: one value at a time"),
+        ("seed=1,2", "seed=1,2: give one value at a time"),
         ("seed=[1", r"seed=\[1: the list or mapping cannot be read. Close its brackets"),
         ("+extra=1", "no key 'extra'"),
         ("+data.extra=1", "no key 'data.extra'"),

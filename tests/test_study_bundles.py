@@ -150,7 +150,7 @@ def test_a_page_is_drawn_into_its_folder_twice_alike(page: Path, tmp_path: Path)
         draw_figures(["sweep_table"], page=tmp_path / "c")
     [table] = draw_figures(["sweep_table"], page=tmp_path / "c", group="c1")
     assert table.read_text().count("\n") == 2
-    with pytest.raises(UsageError, match=r"--group c2: .* has data_scale/smoke-c0, data_scale/smoke-c1"):
+    with pytest.raises(UsageError, match=r"--group c2 matches no run; .* has data_scale/smoke-c0, data_scale/smoke-c1"):
         draw_figures(page=tmp_path / "c", group="c2")
     with pytest.raises(UsageError, match="--page or --out, not both"):
         draw_figures(page=tmp_path / "c", out=tmp_path)

@@ -185,7 +185,7 @@ def test_two_launches_of_one_sweep(runs_folder: Path) -> None:
         (["nope"], 2, "there is no sweep 'nope'"),
         ([TOY, "preset=nope"], 2, "has no preset 'nope'"),
         ([TOY, "data.scal=1"], 2, "no key 'data.scal' (did you mean data.scale?)"),
-        ([TOY, "data.scale=1"], 2, "is what data_scale varies"),
+        ([TOY, "data.scale=1"], 2, "this sweep varies data.scale (factor data_scale)"),
         ([TOY, "seconds=long"], 2, "seconds=long"),
         ([TOY, "levels=[9"], 2, "levels must be a value, or a list"),
         ([TOY, "levels=[]"], 2, "levels=[] must be a list"),

@@ -153,7 +153,7 @@ def joinable(name: str, code: str, part: str = "rl") -> Task:
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        (joinable("halves", HALVES, "validation"), "has tasks of the part validation"),
+        (joinable("halves", HALVES, "validation"), "it has tasks of the part validation"),
         (
             joinable("width", renamed(SPREAD, "spread", "width")),
             r"more\.width is in one cluster with a function of another part",

@@ -65,5 +65,5 @@ def test_further_files_are_hashed_by_content_and_only_where_there_are_any(given:
 
 
 def test_a_file_with_other_parts_is_refused(given: list[str], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has tasks of the part evaluation"):
+    with pytest.raises(DataError, match="it has tasks of the part evaluation"):
         load_program("train_policy").drawn_from_corpus(settings(*given, f"more_tasks=[{tmp_path}/tasks.parquet]"))

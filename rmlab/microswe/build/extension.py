@@ -134,7 +134,7 @@ def check_joined(first: Sequence[Task], more: Sequence[Task], name: str) -> None
     others = sorted({task.part for task in more if task.part != ADDED})
     if others:
         raise DataError(
-            f"{name} has tasks of the part {others[0]}, but only a file whose tasks are all of the part {ADDED} can be added. "
+            f"{name}: it has tasks of the part {others[0]}, but only a file whose tasks are all of the part {ADDED} can be added. "
             "Build one with `rmlab tasks build beside=FILE`."
         )
     known = {task.task_id for task in first}
