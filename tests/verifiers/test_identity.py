@@ -218,7 +218,7 @@ def test_a_base_is_trained_from_where_it_belongs_to_the_pool(
     with pytest.raises(DataError, match=r"base\.json does not say which tasks"):
         prepared()
     (base / "base.json").unlink()
-    with pytest.raises(DataError, match=r"whose base\.json is missing"):
+    with pytest.raises(DataError, match=r"without its base\.json"):
         prepared()
     (base / "log.json").unlink()
     prepared()  # a model from elsewhere: nothing is known, and the run says so
