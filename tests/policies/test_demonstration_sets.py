@@ -68,7 +68,7 @@ def test_the_last_turn_is_that_of_the_environment_that_was_played() -> None:
 def test_other_rules_of_edits_are_refused_and_a_set_that_does_not_say_was_played_by_the_old_ones() -> None:
     over = EnvironmentConfig(edits=Edits.start_over)
     assert learn([attempt(0)], over, edits="start_over")[0]
-    with pytest.raises(UsageError, match="edits=build_up, and"):
+    with pytest.raises(UsageError, match="edits=build_up, but"):
         learn([attempt(0)], over)
     with pytest.raises(UsageError, match="edits=start_over, and"):
         learn([attempt(0)], edits="start_over")

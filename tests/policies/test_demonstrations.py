@@ -158,7 +158,7 @@ def test_repairs_teach_the_edit(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(lesson.ids_T) == text.rstrip("\n")
     assert tokenizer.decode(lesson.ids_T[lesson.loss_mask_T]) == "edit 2: return 2<|im_end|>"
     assert repair_lessons([text], PolicyPrompt(tokenizer), 10) == []
-    with pytest.raises(DataError, match="no repair"):
+    with pytest.raises(DataError, match="is not a repair"):
         repair_lessons(["def f(): pass"], PolicyPrompt(tokenizer), 640)
 
 
