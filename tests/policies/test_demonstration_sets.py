@@ -70,7 +70,7 @@ def test_other_rules_of_edits_are_refused_and_a_set_that_does_not_say_was_played
     assert learn([attempt(0)], over, edits="start_over")[0]
     with pytest.raises(UsageError, match="edits=build_up, but"):
         learn([attempt(0)], over)
-    with pytest.raises(UsageError, match="edits=start_over, and"):
+    with pytest.raises(UsageError, match="edits=start_over, but"):
         learn([attempt(0)], edits="start_over")
 
 
