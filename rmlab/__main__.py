@@ -1,4 +1,4 @@
-"""`rmlab`, and `python -m rmlab`: Ctrl-C is one line also while the command is being imported, and while Python ends."""
+"""`rmlab`, and `python -m rmlab`: Ctrl-C gives a one-line message even while the command is being imported or Python is exiting."""
 
 import signal
 import sys

@@ -1,8 +1,8 @@
-"""The one shape of the scripts in experiments/benchmarks: what each measures, and the table and the record that come of it.
+"""The common form of the scripts in experiments/benchmarks: what each measures, and the resulting table and record.
 
-A script has `main(arguments) -> rows` and ends in `run_script(main)`; by itself it prints its table, and `rmlab bench` tracks the
-same rows. What is compared is measured in one call on one machine: our time, that of other software, and the floor that bytes and
-operations allow.
+A script has `main(arguments) -> rows` and ends in `run_script(main)`; run alone, it prints its table, and `rmlab bench` tracks the
+same rows. Everything that is compared is measured in one call on one machine: our time, that of other software, and the floor set by
+bytes and operations.
 """
 
 import json

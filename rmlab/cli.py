@@ -77,7 +77,7 @@ def whole(
         bool, typer.Option("--version", help="Print the version and the commit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """What the command takes before the name of one of its own."""
+    """Options of `rmlab` itself, given before the name of a command."""
 
 
 SHOW_PROGRESS = (
@@ -106,8 +106,8 @@ CommandProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def _print_anything() -> None:
-    """Characters that the output's encoding lacks (LC_ALL=C, a name that is no UTF-8) are printed as escapes: here, and in what is
-    started from here."""
+    """Characters that the output's encoding lacks (LC_ALL=C, a name that is not UTF-8) are printed as escapes: in this
+    process and in those that it starts."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -115,16 +115,14 @@ def _print_anything() -> None:
 
 
 def main() -> None:
-    """The console script. SIGTERM (a scheduler, `kill`) ends it as Ctrl-C does: with a checkpoint, and a word on how to go on."""
+    """The console script. SIGTERM (a scheduler, `kill`) ends it as Ctrl-C does: with a checkpoint and a note on how to continue."""
     try:
         end_on_sigterm()
         _print_anything()
         with word_while_starting(), explains_full_memory():
-            answer = app(
-                standalone_mode=False
-            )  # what the command returned, for those who call it from Python; or a code
+            answer = app(standalone_mode=False)  # the return value, for callers from Python; or an exit code
         code = answer if isinstance(answer, int) else 0
-        if code == INTERRUPTED:  # typer turns Ctrl-C into this code, without a word
+        if code == INTERRUPTED:  # typer turns Ctrl-C into this code without a message
             code = _complain("interrupted", INTERRUPTED)
     except RmlabError as error:
         code = _complain(str(error), error.exit_code)
@@ -139,16 +137,14 @@ def main() -> None:
         code = _complain(_line(error), 1)
     except (KeyboardInterrupt, typer.Abort):
         code = _complain("interrupted", INTERRUPTED)
-    except (
-        UnicodeEncodeError
-    ) as error:  # a name that is no UTF-8 (on the command line, or of a file), in a text that is
-        code = _complain(f"{error.object!a} has characters that are no UTF-8: use another name, or a UTF-8 locale", 1)
+    except UnicodeEncodeError as error:  # a name (an argument or a file's) that is not UTF-8, in text that is
+        code = _complain(f"{error.object!a} has characters that are not UTF-8: use another name or a UTF-8 locale", 1)
     except BrokenPipeError:  # the reader (head, less) has seen enough
         code = 1
         sys.stderr.close()
-    except OSError as error:  # the machine says no: a full disk, missing rights, a link that goes round in circles
+    except OSError as error:  # a full disk, missing permissions, a symbolic link that points to itself
         place = f"{error.filename}: " if error.filename is not None else ""
-        code = _complain(f"{place}{error.strerror or error}. Mend that, or name another place.", 1)
+        code = _complain(f"{place}{error.strerror or error}. Fix that, or choose another path.", 1)
     sys.exit(code)
 
 
@@ -157,13 +153,13 @@ def _line(error: Any) -> str:
 
 
 def _hint(error: Any, context: Any) -> str:
-    """What to write in place of an option that is not there, where the command takes KEY=VALUE."""
+    """What to write instead of an unknown option, where the command takes KEY=VALUE."""
     option = getattr(error, "option_name", None) if type(error).__name__ == "NoSuchOption" else None
     takes = context is not None and any(
         "OVERRIDE" in (getattr(one, "metavar", None) or "") for one in context.command.params
     )
     if option and any(known.startswith(option) for known in getattr(error, "possibilities", None) or ()):
-        return ""  # an option of ours that was cut: click has named it
+        return ""  # one of our options, abbreviated: click has named it
     return f"{instead_of_option(option, sys.argv[1:])}; " if option and takes else ""
 
 

@@ -1,6 +1,6 @@
-"""Programs of experiments/, and their configurations by Hydra: typed, and with one line for what is wrong.
+"""Programs of experiments/ and their typed configurations, composed by Hydra, with one-line messages for errors.
 
-Hydra composes; it never runs anything here, so it writes no outputs/ or multirun/ folder.
+Hydra only composes; it never runs anything here, so it writes no outputs/ or multirun/ folder.
 """
 
 import importlib
@@ -149,7 +149,7 @@ def _composed(program: str, overrides: Sequence[str]) -> DictConfig:
             break
         except ValueError as error:  # a group chosen by a number, `=3`
             raise UsageError(
-                f"{stem}: one of {' '.join(asked)} is no KEY=VALUE, for example data.scale=500 ({lower_first(str(error))})"
+                f"{stem}: one of {' '.join(asked)} is not KEY=VALUE, for example data.scale=500 ({lower_first(str(error))})"
             ) from error
         except (HydraException, OmegaConfBaseException) as error:
             try:
@@ -243,7 +243,7 @@ def _refuse_added_keys(config: DictConfig, program: str) -> None:
             name = f"{path}{key!s}"
             if known is not None and key not in known:
                 others = [one for one in keys_of(config) if one != name and not one.startswith(f"{name}.")]
-                raise UsageError(f"{program} has no key {name!r}{near(name, others)}. Take +{name}=... out.")
+                raise UsageError(f"{program} has no key {name!r}{near(name, others)}. Remove +{name}=...")
             inner = node._get_node(key)
             if isinstance(inner, DictConfig) and not inner._is_none() and not inner._is_interpolation():
                 walk(inner, f"{name}.")
@@ -275,11 +275,11 @@ def _refuse_values(config: DictConfig) -> None:
             for inner in value:
                 walk(inner, name, None, own)
         elif isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{name}={value}: a number has to be finite")
+            raise UsageError(f"{name}={value}: must be finite")
         elif isinstance(value, int) and own and value < 0:
-            raise UsageError(f"{name}={value}: it is at least 0")
+            raise UsageError(f"{name}={value}: must be at least 0")
         elif isinstance(value, int) and value > LARGEST:
-            raise UsageError(f"{name}={value}: it is at most {LARGEST}")
+            raise UsageError(f"{name}={value}: must be at most {LARGEST}")
 
     try:
         walk(OmegaConf.to_container(config, resolve=True), "", config, False)

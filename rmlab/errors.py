@@ -1,4 +1,4 @@
-"""Errors that a user can mend: one clear line and an exit code, never a traceback."""
+"""Errors that a user can fix: one clear line and an exit code, never a traceback."""
 
 
 class RmlabError(Exception):

@@ -92,7 +92,7 @@ def check_folder(path: Path, known_by: Sequence[str]) -> None:
     """Raises UsageError where writing a folder of this kind would replace one that holds something else: all of it would be lost."""
     path = Path(path)
     if not path.name:
-        raise UsageError("a path is empty, or names no folder of its own: name a new folder to write")
+        raise UsageError("a path is empty or does not name a folder: name a new folder to write")
     if known_by and path.is_dir() and any(path.iterdir()) and not all((path / name).is_file() for name in known_by):
         raise UsageError(
             f"{path} is a folder with other things in it (no {' and '.join(known_by)}): name a new folder to write"
@@ -118,7 +118,7 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise UsageError("the path of a file to write is empty: name one")
     try:
         if path.exists() and any(one.exists() and one.samefile(path) for one in inputs):
-            raise UsageError(f"{path} is what is read: name another file to write")
+            raise UsageError(f"{path} is also an input: name another file to write")
         if path.is_dir():
             raise RmlabError(f"{path} cannot be written: it is a folder. Name a file in it.")
         _no_device(path)
@@ -126,9 +126,11 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
     except OSError as error:
         raise _unwritable(path, error) from error
     if not folder.is_dir():
-        raise RmlabError(f"{path} cannot be written: {folder} is no folder. Choose another place.")
+        raise RmlabError(f"{path} cannot be written: {folder} is not a folder. Choose another path.")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise RmlabError(f"{path} cannot be written: {folder} is read-only. Choose another place or mend its rights.")
+        raise RmlabError(
+            f"{path} cannot be written: {folder} is read-only. Choose another path or fix its permissions."
+        )
 
 
 def _linked(path: Path) -> Path:
@@ -158,7 +160,7 @@ def _refused(error: BaseException) -> OSError | None:
 
 def _unwritable(path: Path, error: OSError) -> RmlabError:
     remedy = (
-        "Make room there or choose another place." if is_full(error) else "Choose another place or mend its rights."
+        "Free some space or choose another path." if is_full(error) else "Choose another path or fix its permissions."
     )
     return RmlabError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
 
@@ -174,7 +176,7 @@ def open_lock(path: Path) -> IO[str]:
         return path.open("a+")
     except OSError as error:
         raise RmlabError(
-            f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
+            f"{path} cannot be written: {error.strerror or error}. Fix its permissions or set RMLAB_RUNS."
         ) from error
 
 

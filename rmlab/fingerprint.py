@@ -1,8 +1,8 @@
 """The one place where content becomes an identity.
 
-A fingerprint covers pure values and file contents only: the same cold or warm, in another process, from another folder.
-Which keys of a configuration enter it stands where the key is defined, in its field's metadata (UNHASHED, OMIT_DEFAULT); a
-configuration class that says `HASHED: ClassVar[bool] = False` stays out as a whole, whichever program has it.
+A fingerprint covers only plain values and file contents, so it does not depend on caches, the process or the folder.
+Whether a configuration key enters it is set where the key is defined, in its field's metadata (UNHASHED, OMIT_DEFAULT); a
+configuration class with `HASHED: ClassVar[bool] = False` is left out as a whole, in every program that has it.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""What becomes of work that finds the memory of its GPU full: beside other cells it is stopped, to start again when there is room; alone
-on its GPU it fails, and the message says what needs less.
+"""What happens when the memory of a GPU is full: work beside other cells is stopped and starts again when there is room; work that is
+alone on its GPU fails, and the message says what needs less memory.
 
-Which of the two it is was decided by who had the GPU at that moment, so it is asked once, where the error is first seen.
+Which of the two applies depends on who used the GPU at that moment, so it is decided once, where the error is first seen.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ class Crowded(Stopped):
     """The GPU's memory was full because other cells had it too. others: how many."""
 
     def __init__(self, others: int, error: str) -> None:
-        super().__init__(f"the memory of the GPU, which {counted(others, 'other cell')} had too, is full: {error}")
+        super().__init__(f"the memory of the GPU, shared with {counted(others, 'other cell')}, is full: {error}")
         self.others = others
 
 
@@ -40,7 +40,7 @@ def full_memory(error: BaseException) -> RmlabError | None:
         behind = error.__cause__ or error.__context__
         return None if behind is None else full_memory(behind)
     said = str(error).splitlines()[0].partition(" If reserved but unallocated")[0].rstrip(".")
-    alone = "and no other cell has it" if _others else "or other work has it too"
+    alone = "and no other cell uses it" if _others else "or other work uses it too"
     told = (
         Crowded(others, said)
         if _others and (others := _others())

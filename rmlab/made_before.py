@@ -1,6 +1,6 @@
-"""Has this very request made the file that it is to write? Then nothing is to do; and what another request made is not replaced unasked.
+"""Was the output file already made by the same request? Then there is nothing to do; and a file of another request is not replaced unasked.
 
-A Parquet file says in its metadata what made it: `command`, and `config_hash`, the hash of everything that can change it.
+The metadata of a Parquet file say what made it: `command`, and `config_hash`, the hash of everything that can change it.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ def made_before(path: Path, config_hash: str) -> bool:
         else "which does not say what made it (Parquet files can)"
     )
     raise UsageError(
-        f"{path} holds something else, {made} (rules, inputs or models may have changed since, too): name another output, or replace it "
+        f"{path} holds something else, {made} (rules, inputs or models may also have changed): name another output, or replace it "
         "with --force"
     )
 

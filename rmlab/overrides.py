@@ -1,8 +1,8 @@
-"""Overrides on the command line: how a value is quoted, and in one line what is wrong with one.
+"""Overrides on the command line: how values are quoted, and one-line messages for invalid overrides.
 
-Hydra composes the configuration of every run and rmlab runs it, so Hydra itself makes no folder and no log of it. It starts the jobs of
-a multirun (`rmlab train -m`, `rmlab sweep NAME hydra/launcher=...`), with its launchers and sweepers: of its own settings
-(`hydra.KEY`, `hydra/GROUP`), one that does nothing is refused.
+Hydra composes the configuration of every run, but rmlab runs it, so Hydra makes no folder and no log for it. Hydra starts the jobs of
+a multirun (`rmlab train -m`, `rmlab sweep NAME hydra/launcher=...`) with its launchers and sweepers. Settings of Hydra itself
+(`hydra.KEY`, `hydra/GROUP`) that would have no effect are refused.
 """
 
 import re
@@ -49,14 +49,14 @@ def unquoted(overrides: Iterable[str]) -> str | None:
             if value.startswith(("[", "{")):
                 example = shlex.quote(f"{key}=['a text']")
                 return (
-                    f"{text}: the list or mapping cannot be read. Close its brackets, and quote each text in it that has other "
+                    f"{text}: the list or mapping cannot be read. Close its brackets, and quote any text in it that has other "
                     f"characters than letters, digits and / - . _: {example}"
                 )
             if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
                 value = value[1:-1]
             value = str(Path(value).expanduser()) if value.startswith("~") else value
             return (
-                f"{text}: the value has characters that mean something in an override, so it is quoted twice, for Hydra and for "
+                f"{text}: the value has characters with a meaning in overrides, so it is quoted twice, for Hydra and for "
                 f"the shell: {shlex.quote(f'{key}={quoted(value)}')}"
             )
     return None
@@ -88,9 +88,9 @@ def one_line(error: Exception, program: str, known: list[str], renamed: Mapping[
     if found := HYDRA_SAYS["unknown key"].search(text):
         if found[1] in renamed:
             now = renamed[found[1]]
-            return f"{program} has no key {found[1]!r} any more: {now if ' ' in now else f'give {now} in its place'}."
+            return f"{program} no longer has a key {found[1]!r}: {now if ' ' in now else f'use {now} instead'}."
         return (
-            f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys stand in the configuration classes that "
+            f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys are in the configuration classes that "
             "conf/README.md names."
         )
     if found := HYDRA_SAYS["unknown choice"].search(text):
@@ -102,7 +102,7 @@ def one_line(error: Exception, program: str, known: list[str], renamed: Mapping[
         reason = str(error.__cause__).splitlines()[0] if error.__cause__ else "it does not fit"
         return f"{found[1].strip()}: {lower_first(reason)}"
     if found := HYDRA_SAYS["several values"].search(text):
-        return f"{found[1]}: one value at a time; a list is written KEY=[a,b]"
+        return f"{found[1]}: give one value at a time; write a list as KEY=[a,b]"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"{program}: {'; '.join(lines[:2])}"
 
@@ -114,13 +114,13 @@ def lower_first(sentence: str) -> str:
 
 NOWHERE = {
     ("hydra.run", "hydra.output_subdir"): (
-        "what a run writes is in its MLflow run and the runs folder; the variable RMLAB_RUNS=FOLDER names another one"
+        "a run writes to its MLflow run and the runs folder; set RMLAB_RUNS=FOLDER for another one"
     ),
     ("hydra.verbose", "hydra.job_logging", "hydra/job_logging", "hydra.hydra_logging", "hydra/hydra_logging"): (
-        "-v has a command tell more of its progress, and -q nothing"
+        "-v shows more progress, and -q none"
     ),
     ("hydra.job.name",): "tracking.name=NAME names a run",
-    ("hydra.help", "hydra/help", "hydra.hydra_help", "hydra/hydra_help"): "--help and --info say what a command takes",
+    ("hydra.help", "hydra/help", "hydra.hydra_help", "hydra/hydra_help"): "--help and --info show what a command takes",
 }
 """Settings that nothing reads, in a multirun neither, and what does their work here."""
 JOBS = ("hydra.launcher", "hydra/launcher", "hydra.sweeper", "hydra/sweeper", "hydra.sweep", "hydra.mode")
@@ -135,15 +135,17 @@ def refuse_unread(overrides: Iterable[str], *, multirun: bool) -> None:
             continue
         for keys, instead in NOWHERE.items():
             if _is(key, keys):
-                raise UsageError(f"{text}: Hydra only composes the configuration, so this does nothing here; {instead}")
+                raise UsageError(
+                    f"{text}: Hydra only composes the configuration, so this has no effect here; {instead}"
+                )
         if multirun:
             continue
         if _is(key, JOBS):
             raise UsageError(
-                f"{text}: it is for several runs and does nothing in a single one. Start them with "
-                "`rmlab train -m KEY=1,2` or `rmlab sweep NAME`, or take it out"
+                f"{text} is for several runs and has no effect in a single one. Start several with "
+                "`rmlab train -m KEY=1,2` or `rmlab sweep NAME`, or remove it"
             )
-        raise UsageError(f"{text}: Hydra only composes the configuration, so this does nothing here. Take it out")
+        raise UsageError(f"{text}: Hydra only composes the configuration, so this has no effect here. Remove it")
 
 
 def _is(key: str, names: Iterable[str]) -> bool:

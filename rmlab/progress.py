@@ -1,6 +1,6 @@
 """One progress bar for everything that takes over a few seconds: count, rate, time left.
 
-A process that works for another one (a cell of a sweep) reports to it instead of drawing.
+A process that works for another one (a cell of a sweep) reports its progress to that one instead of drawing a bar.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""A request that the work of this process ends at its next safe point: it may not or cannot go on, or somebody pressed Ctrl-C.
+"""A request to end the work of this process at its next safe point, because it must not or cannot continue, or because of Ctrl-C.
 
-Who finds the reason asks (the keeper of a lease, the handler of Ctrl-C); a training looks after every step, writes its
-checkpoint and raises what `stop_asked` gives it.
+The code that finds the reason makes the request (the keeper of a lease, the handler of Ctrl-C); training checks after every step,
+writes its checkpoint and raises the exception that `stop_asked` returns.
 """
 
 import errno
@@ -21,7 +21,7 @@ EXIT_CODE = 75
 
 
 class Stopped(RmlabError):
-    """The work had to end before it was done, through no fault of its own: the same command goes on with it."""
+    """The work had to end early through no fault of its own; the same command continues it."""
 
 
 FULL = ("no space left on device", "disk quota exceeded", "not enough free space to write", "disk is full")
@@ -236,5 +236,5 @@ def says_how_to_go_on(command: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"\nStopped. Go on from the last checkpoint with: {command}", file=sys.stderr)
+        print(f"\nStopped. Continue from the last checkpoint with: {command}", file=sys.stderr)
         raise

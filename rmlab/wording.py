@@ -1,4 +1,4 @@
-"""Numbers and times in messages and tables, and words that depend on them; names that were meant."""
+"""Numbers, durations and plurals in messages and tables; suggestions for misspelt names."""
 
 import difflib
 from collections.abc import Iterable, Sequence

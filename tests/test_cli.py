@@ -70,9 +70,9 @@ def test_help_imports_nothing_heavy_and_works_anywhere(tmp_path: Path) -> None:
         (["train", "preset=smoke", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
         (["train", "preset=smoke", "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
         (["evaluate", "/nowhere.csv"], 1, "/nowhere.csv"),
-        (["compare", "a.csv", "b.csv"], 1, "a.csv: there is no such file or folder, and no run either"),
-        (["score", "x.parquet", "--model", "m"], 2, "--out names the score table to write"),
-        (["ui", "--port", "70000"], 2, "a port is a number from 1 to 65535"),
+        (["compare", "a.csv", "b.csv"], 1, "a.csv: there is no such file or folder, and no run has been tracked yet"),
+        (["score", "x.parquet", "--model", "m"], 2, "name the score table to write with --out"),
+        (["ui", "--port", "70000"], 2, "--port 70000: must be a number from 1 to 65535"),
         (["figures", "--from", "sqlite:////proc/x/mlflow.db"], 1, "/proc/x"),
     ],
 )

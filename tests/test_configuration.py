@@ -27,18 +27,18 @@ from rmlab.wording import near
         ("data.scale=null", "data.scale=null: field 'data.scale' is not Optional"),
         ("training.match=forever", "training.match=forever: invalid value 'forever', expected one of"),
         ("seed", "'seed' is not an override: write KEY=VALUE"),
-        ("seed=1,2", "seed=1,2: one value at a time"),
+        ("seed=1,2", "seed=1,2: give one value at a time"),
         ("seed=[1", r"seed=\[1: the list or mapping cannot be read. Close its brackets"),
         ("+extra=1", "no key 'extra'"),
         ("+data.extra=1", "no key 'data.extra'"),
         ("+sweep=x", r"no key 'sweep' \(did you mean tracking\.sweep\?\)"),
         ("~data.scale", "data.scale"),
-        ("=3", "is no KEY=VALUE"),
-        ("seed=-1", "seed=-1: it is at least 0"),
-        ("seed=9223372036854775808", "seed=9223372036854775808: it is at most 9223372036854775807"),
+        ("=3", "is not KEY=VALUE"),
+        ("seed=-1", "seed=-1: must be at least 0"),
+        ("seed=9223372036854775808", "seed=9223372036854775808: must be at most 9223372036854775807"),
         ("data.path=${nope}", "data.path: interpolation key 'nope' not found"),
-        ("optimizer.learning_rate=nan", "learning_rate=nan: a number has to be finite"),
-        ("data.policies={careful: inf}", "data.policies.careful=inf: a number has to be finite"),
+        ("optimizer.learning_rate=nan", "learning_rate=nan: must be finite"),
+        ("data.policies={careful: inf}", "data.policies.careful=inf: must be finite"),
     ],
 )
 def test_a_wrong_override_is_one_line(override: str, words: str) -> None:
@@ -104,7 +104,7 @@ def test_values_are_set_as_composing_would_and_groups_are_left_to_it() -> None:
     assert with_values(base, ["nothing.like_this=1"]) is None
     with pytest.raises(UsageError, match=r"data\.scale=x: value"):
         with_values(base, ["data.scale=x"])
-    with pytest.raises(UsageError, match="seed=-3: it is at least 0"):
+    with pytest.raises(UsageError, match="seed=-3: must be at least 0"):
         with_values(base, ["seed=-3"])
 
 

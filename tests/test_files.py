@@ -93,7 +93,7 @@ def after(error: Exception, behind: Exception) -> Exception:
 def test_a_full_disk_asks_for_room_and_leaves_nothing(tmp_path, error):
     for writing in (atomic_folder, atomic_path):
         with (
-            pytest.raises(RmlabError, match=r"model cannot be written: N.*\. Make room there or"),
+            pytest.raises(RmlabError, match=r"model cannot be written: N.*\. Free some space or"),
             writing(tmp_path / "model"),
         ):
             raise error
@@ -128,11 +128,11 @@ def test_a_file_to_write_is_not_one_that_is_read(tmp_path):
     (tmp_path / "link.csv").symlink_to(table)
     check_output(tmp_path / "new" / "page.html", [table])
     check_output(table)
-    with pytest.raises(UsageError, match="is what is read"):
+    with pytest.raises(UsageError, match="is also an input"):
         check_output(tmp_path / "link.csv", [table])
     with pytest.raises(UsageError, match="is empty"):
         check_output(Path())
-    for path, words in ((tmp_path, "it is a folder"), (table / "below.html", "table.csv is no folder")):
+    for path, words in ((tmp_path, "it is a folder"), (table / "below.html", "table.csv is not a folder")):
         with pytest.raises(RmlabError, match=words):
             check_output(path)
 

@@ -36,7 +36,7 @@ def full_behind() -> None:
 
 @pytest.mark.usefixtures("neighbours")
 def test_beside_others_it_is_a_stop() -> None:
-    words = "which 5 other cells had too, is full: CUDA out of memory"
+    words = "shared with 5 other cells, is full: CUDA out of memory"
     with pytest.raises(Crowded, match=words) as caught, explains_full_memory():
         full_behind()
     crowded = caught.value

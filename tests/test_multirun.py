@@ -147,9 +147,12 @@ def test_a_multirun_without_a_sweep_is_hydras_own(where: Path) -> None:
         (["-m", "+sweep=nope"], "there is no sweep 'nope'; there are: "),
         (["+sweep=nope"], "there is no sweep 'nope'; there are: "),
         (["-m", "+sweep=data_scal"], "did you mean data_scale?"),
-        (["-m", "levels=[1]"], "Name one with +sweep=NAME"),
+        (["-m", "levels=[1]"], "Name a sweep with +sweep=NAME"),
         (["-m", "+sweep=data_scale", "hydra/launcher=nope"], "hydra/launcher"),
-        (["-m", "+sweep=data_scale", "data.scale=1", "hydra.sweeper.dry_run=true"], "is what data_scale varies"),
+        (
+            ["-m", "+sweep=data_scale", "data.scale=1", "hydra.sweeper.dry_run=true"],
+            "this sweep varies data.scale (factor data_scale)",
+        ),
     ],
 )
 def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[str], words: str) -> None:

@@ -52,7 +52,7 @@ def test_without_data_it_says_where_the_runs_are() -> None:
     ) as caught:
         program.identity(compose("cross_validate"))
     assert "\n" not in str(caught.value)
-    with pytest.raises(UsageError, match=r"data\.hidden_tests labels attempts in micro-SWE"):
+    with pytest.raises(UsageError, match=r"data\.hidden_tests only applies to micro-SWE"):
         program.identity(compose("cross_validate", ["data.path=x", "data.hidden_tests=3"]))
 
 

@@ -145,12 +145,12 @@ def test_a_page_is_drawn_into_its_folder_twice_alike(page: Path, tmp_path: Path)
     assert first["table.csv"] == (page / "table.csv").read_bytes()
     track(Store.open(None), tmp_path, "data_scale", "100", 0, 1.0, place=0, baseline="100", control="c1")
     with pytest.raises(
-        UsageError, match=r"share no figure, .*data_scale/smoke-c0, data_scale/smoke-c1\. Name one with --group"
+        UsageError, match=r"do not share figures, .*data_scale/smoke-c0, data_scale/smoke-c1\. Choose one with --group"
     ):
         draw_figures(["sweep_table"], page=tmp_path / "c")
     [table] = draw_figures(["sweep_table"], page=tmp_path / "c", group="c1")
     assert table.read_text().count("\n") == 2
-    with pytest.raises(UsageError, match=r"--group c2: .* has data_scale/smoke-c0, data_scale/smoke-c1"):
+    with pytest.raises(UsageError, match=r"--group c2 matches no run; .* has data_scale/smoke-c0, data_scale/smoke-c1"):
         draw_figures(page=tmp_path / "c", group="c2")
     with pytest.raises(UsageError, match="--page or --out, not both"):
         draw_figures(page=tmp_path / "c", out=tmp_path)

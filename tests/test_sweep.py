@@ -40,7 +40,7 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(runs_folder: 
 
     code, _, err = sweep_here(TOY)
     assert code == 0, err
-    assert "every cell was finished already: nothing was trained" in err
+    assert "every cell was already finished: nothing was trained" in err
     assert sorted(cells_that_said("end").values()) == [1] * 10
     assert len(runs(Store.open(), ["toy_scale"])) == 12
     code, out, _ = sweep_here(TOY, "--dry-run")
@@ -185,9 +185,9 @@ def test_two_launches_of_one_sweep(runs_folder: Path) -> None:
         (["nope"], 2, "there is no sweep 'nope'"),
         ([TOY, "preset=nope"], 2, "has no preset 'nope'"),
         ([TOY, "data.scal=1"], 2, "no key 'data.scal' (did you mean data.scale?)"),
-        ([TOY, "data.scale=1"], 2, "is what data_scale varies"),
+        ([TOY, "data.scale=1"], 2, "this sweep varies data.scale (factor data_scale)"),
         ([TOY, "seconds=long"], 2, "seconds=long"),
-        ([TOY, "levels=[9"], 2, "levels is a value, or a list"),
+        ([TOY, "levels=[9"], 2, "levels must be a value, or a list"),
         ([TOY, "levels=[]"], 2, "levels=[] must be a list"),
         ([TOY, "+extra=1"], 2, "no key 'extra'"),
         ([TOY, "just_a_word"], 2, "is not an override"),

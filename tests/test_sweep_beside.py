@@ -76,7 +76,7 @@ def test_the_cell_of_a_sweep_that_dies_is_taken_over(where: Path, tmp_path: Path
     second.send_signal(signal.SIGINT)
     _, err = second.communicate(timeout=PATIENCE)
     assert second.returncode == 130
-    assert "Go on with: rmlab sweep" in err
+    assert "Continue with: rmlab sweep" in err
     assert {run.status for run in runs(Store.open())} == {"killed", "stopped"}
 
 

@@ -60,7 +60,7 @@ def test_a_cell_that_has_to_stop_again_and_again_is_left_for_the_next_launch(run
     code, _, err = sweep_here(*arguments, "trouble={2:lost}")
     assert code == 1
     assert err.count("data_scale=2 s0 stopped: the lease is lost.") == 4
-    assert "1 of 2 cells had to stop again and again (data_scale=2 s0): see above why. They go on with: rmlab" in err
+    assert "1 of 2 cells were stopped repeatedly (data_scale=2 s0), for the reasons above. Continue with: rmlab" in err
     assert Counter(run.status for run in runs(Store.open())) == {"finished": 1, "stopped": 4}
     assert "1 of 2 runs finished, 1 to run" in sweep_here(*arguments, "trouble={2:lost}", "--dry-run")[1]
 
@@ -71,7 +71,7 @@ def test_a_full_disk_is_said_once_and_starts_nothing_more(runs_folder: Path) -> 
     assert code == 1
     assert err.count("stopped: [Errno 28] No space left on device") == 1
     assert err.splitlines()[-1] == (
-        "rmlab: the disk is full, so nothing more was started. Make room there; the same command goes on."
+        "rmlab: the disk is full, so nothing more was started. Free some space; the same command then continues."
     )
     assert [(run.name, run.status) for run in runs(Store.open())] == [("data_scale=3 s0", "stopped")]
 
@@ -93,7 +93,7 @@ def test_children_end_with_their_parent(runs_folder: Path, whom: str) -> None:
         _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert "Waiting for 2 cells to stop." in err
-        assert "Go on with: rmlab sweep" in err
+        assert "Continue with: rmlab sweep" in err
         assert "Traceback" not in err
     until(lambda: not [p for p in family if alive(p)])
     assert not cell_runs(Store.open()).finished
@@ -107,11 +107,11 @@ def test_a_second_ctrl_c_does_not_wait_for_a_cell_that_does_not_stop(runs_folder
     process = ForkedCommand("sweep", TOY, "preset=one_arm", "seeds=[0]", "trouble={3:deaf}", "--workers", "1")
     until(lambda: any(word == "deaf" for word, _ in ledger()), process)
     process.send_signal(signal.SIGINT)
-    until_said(process, "Waiting for 1 cell to stop. Ctrl-C again ends at once what has not.")
+    until_said(process, "Waiting for 1 cell to stop. Press Ctrl-C again to end them at once.")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert "Go on with: rmlab sweep" in err
+    assert "Continue with: rmlab sweep" in err
     assert [run.status for run in runs(Store.open(), ["toy_scale"])] == ["killed"]
 
 
@@ -124,7 +124,7 @@ def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(runs_fol
     arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:late}", "--workers", "1")
     code, _, err = sweep_here(*arguments)
     assert code == 0, err
-    assert "1 of 3 cells paused, their time is up (data_scale=3 s0). They go on with: rmlab sweep" in err
+    assert "1 of 3 cells paused, their time is up (data_scale=3 s0). Continue with: rmlab sweep" in err
     assert {run.name: run.status for run in runs(Store.open(), ["toy_scale"]) if run.tags["kind"] == "toy"} == {
         "data_scale=1 s0": "finished",
         "data_scale=2 s0": "finished",

@@ -33,7 +33,7 @@ from rmlab.paths import REPOSITORY
 
 @dataclass
 class BuildTasksConfig(BuildConfig):
-    """output: path, from the repository's root where it is relative."""
+    """output: path; a relative path starts at the repository's root."""
 
     output: str = field(default=MISSING, metadata=UNHASHED)
 

@@ -58,7 +58,7 @@ LAST_WORDS = 5.0  # seconds in which the processes of a collection that was kill
 
 @dataclass
 class PartConfig:
-    """What is collected of one part. policies: names, empty = all. tasks: null = all. attempts: of each policy at each task."""
+    """What is collected of one part. policies: names, empty = all. tasks: null = all. attempts: number per policy and task."""
 
     policies: list[str] = field(default_factory=list)
     tasks: int | None = 0
@@ -67,7 +67,7 @@ class PartConfig:
 
 @dataclass
 class PartsConfig:
-    """The five parts; nothing is collected of a part unless it is said."""
+    """The five parts; by default nothing is collected of a part."""
 
     supervised: PartConfig = field(default_factory=PartConfig)
     verifier: PartConfig = field(default_factory=PartConfig)
@@ -80,7 +80,7 @@ class PartsConfig:
 class CollectConfig:
     """tasks, output: paths. policy: name -> script; language: name -> language model (conf/policy holds both kinds).
 
-    batch: scripted attempts under way at once. tracked: log to MLflow too.
+    batch: scripted attempts played at once. tracked: log to MLflow too.
     """
 
     tasks: str = field(default=MISSING, metadata=UNHASHED)
@@ -177,9 +177,7 @@ def _settings(config: DictConfig) -> CollectConfig:
     if not settings.names:
         raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
     if both := set(settings.policy) & set(settings.language):
-        raise UsageError(
-            f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name"
-        )
+        raise UsageError(f"{sorted(both)[0]} is the name of a script and of a language model: rename one of them")
     check_output(Path(settings.output), [Path(settings.tasks)])
     return settings
 
@@ -202,9 +200,7 @@ def dry_run(overrides: Sequence[str]) -> str:
         f"{counted(settings.workers, 'worker')} on {counted(default_workers(), 'core')}"
     )
     if models := sum(map(len, planned)) - scripted:
-        lines.append(
-            f"  {counted(models, 'attempt')} of language models: how long these take depends on model and device"
-        )
+        lines.append(f"  {counted(models, 'attempt')} of language models: their time depends on model and device")
     return "\n".join(lines)
 
 
@@ -216,7 +212,7 @@ def collect(processes: RolloutProcesses, settings: CollectConfig, kept: Trajecto
     rollouts = processes.plan
     total, already = sum(map(len, rollouts.tasks)), len(kept)
     if already:
-        print(f"goes on: {already:,} of {total:,} attempts were finished before", file=sys.stderr)
+        print(f"continuing: {already:,} of {total:,} attempts were finished before", file=sys.stderr)
     try:
         with progress("collecting", total, "episodes", settings.progress, already=already) as advance:
             for finished in processes.play():
@@ -228,7 +224,7 @@ def collect(processes: RolloutProcesses, settings: CollectConfig, kept: Trajecto
         processes.stop()
         kept.flush()
         print(
-            f"\nStopped; {len(kept):,} of {total:,} attempts are finished and kept. Go on with: {command}",
+            f"\nStopped; {len(kept):,} of {total:,} attempts are finished and kept. Continue with: {command}",
             file=sys.stderr,
         )
         raise
@@ -315,7 +311,7 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
         planned += (PlannedTask(task, policies, part.attempts) for task in sorted(tasks, key=lambda t: t.task_id))
     if not sum(map(len, planned)):
         raise UsageError(
-            "nothing is to be collected: every part has tasks=0 or attempts=0. "
+            "there is nothing to collect: every part has tasks=0 or attempts=0. "
             + (
                 f"Set parts.{asked[0]}.attempts to 1 or more."
                 if (asked := [name for name in SPLITS if getattr(settings.parts, name).tasks != 0])

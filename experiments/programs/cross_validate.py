@@ -76,7 +76,7 @@ def identity(config: DictConfig) -> Identity:
         raise UsageError(WHERE)
     if config.data.hidden_tests is not None:
         raise UsageError(
-            "data.hidden_tests labels attempts in micro-SWE; real ones have the labels of their reports: leave it out"
+            "data.hidden_tests only applies to micro-SWE; real attempts have the labels of their reports: leave it out"
         )
     pool = read_index(config.data.path).fingerprint
     tokenizer = (
@@ -195,7 +195,7 @@ def _one_fold(
         return scores
 
     watched = scored(ready.validation, "scoring validation")
-    scores = scored(ready.evaluation, "scoring what was left out")
+    scores = scored(ready.evaluation, "scoring the held-out fold")
     validation = report(watched, replicates=0)
     own.metrics(
         {
@@ -309,12 +309,12 @@ def _settings(config: DictConfig) -> CrossValidation:
     assert isinstance(settings, CrossValidation)
     if settings.evaluation.pools:
         raise UsageError(
-            f"evaluation.pools={sorted(settings.evaluation.pools)}: only `rmlab train` judges a verifier on further pools. Leave it out; "
+            f"evaluation.pools={sorted(settings.evaluation.pools)}: only `rmlab train` judges a verifier on more pools. Leave it out; "
             "folds.unseen names policies that no fold trains on."
         )
     if settings.runtime.processes != 1:
         raise UsageError(
-            f"runtime.processes={settings.runtime.processes}: several GPUs train one verifier in `rmlab train` alone. A sweep of folds "
-            "runs a cell on each GPU: take runtime=cuda."
+            f"runtime.processes={settings.runtime.processes}: only `rmlab train` trains one verifier on several GPUs. A sweep of folds "
+            "runs one cell per GPU: use runtime=cuda."
         )
     return settings

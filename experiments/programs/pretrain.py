@@ -54,10 +54,10 @@ POINTS = 200  # of each series in log.json
 
 @dataclass
 class PretrainConfig:
-    """corpus, output: file and folder, from the repository's root where they are relative.
+    """corpus, output: file and folder; relative paths start at the repository's root.
 
-    only_corpus: ends when the corpus is there. tracked: log to MLflow too; a machine without it takes false, and log.json beside
-    the model holds the same. text: what the corpus is built from, where its file is not there.
+    only_corpus: stop when the corpus is built. tracked: log to MLflow too; set it to false on a machine without MLflow, since
+    log.json beside the model has the same content. text: what the corpus is built from if its file does not exist.
     """
 
     corpus: str = field(default=MISSING, metadata=UNHASHED)
@@ -95,7 +95,7 @@ def run(config: DictConfig, command: str = "rmlab pretrain", force: bool = False
     assert isinstance(settings, PretrainConfig)
     if settings.model.pretrained:
         raise UsageError(
-            f"model={settings.model.name} is a pretrained model: a base starts from nothing, for example model=base_128x2"
+            f"model={settings.model.name} is a pretrained model, but a base starts from random weights, for example model=base_128x2"
         )
     if not settings.only_corpus:
         check_folder(REPOSITORY / settings.output, MODEL)
@@ -114,7 +114,7 @@ def run(config: DictConfig, command: str = "rmlab pretrain", force: bool = False
         checkpoint = under_way / "checkpoint.safetensors"
         model, took = pretrain(corpus, tokenizer, settings, logger.metrics if logger else None, checkpoint)
         if took.resumed_at:
-            print(f"went on from step {took.resumed_at} of {took.steps}")
+            print(f"resumed at step {took.resumed_at} of {took.steps}")
         record = _record(corpus, tokenizer, model, took, settings, command)
         save(folder, model, tokenizer, took, record | {"config_hash": run_hash})
         if logger:
@@ -198,10 +198,10 @@ def pretrain(
         if not len(questions) or not len(held_out["comparison"]):
             raise UsageError(
                 f"training.comparisons={settings.training.comparisons}: the corpus has too few episodes that show a value "
-                "to make comparisons of, read and held out. Set it to 0, or build the corpus with more episodes."
+                "for comparisons, both to train on and to hold out. Set it to 0, or build the corpus with more episodes."
             )
     print(
-        f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens an epoch; vocabulary {tokenizer.size}"
+        f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens per epoch; vocabulary {tokenizer.size}"
     )
     model = scratch_model(settings.model, tokenizer.size, settings.seed)
     every = max(settings.training.tokens // settings.training.batch_tokens // 10 // POINTS, 1) * 10

@@ -158,7 +158,7 @@ def _content(name: str, record: str, uri: str | None) -> str:
 def _settings(config: DictConfig) -> RLRun:
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise UsageError(
-            f"{missing[0]} has no value: name one, for example {missing[0]}=runs/policies/starter-s0 "
+            f"{missing[0]} has no value: give one, for example {missing[0]}=runs/policies/starter-s0 "
             "(`rmlab warm-start` makes one)"
         )
     settings = OmegaConf.to_object(config)

@@ -101,7 +101,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
             print(f"finished already: {folder} (--force trains it again)")
             return folder
         if (folder / RECORD).exists():
-            print(f"{folder} holds a policy already: this one takes its place when it is done")
+            print(f"{folder} already holds a policy, which this one will replace when it is done")
         repairs = drawn_from_corpus(settings)  # forks: before torch is imported
         under_way = runs_folder() / "cells" / run_hash
         logger = stack.enter_context(_start(settings, pools, run_hash, sandbox.isolation)) if settings.tracked else None
@@ -124,7 +124,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         print(f"demonstrations: {json.dumps(shown['counts'])}")
         took = teach(model, taught, tokenizer, settings, under_way / "checkpoint.safetensors", logger)
         if took.resumed_at:
-            print(f"went on from step {took.resumed_at} of {took.steps}")
+            print(f"resumed at step {took.resumed_at} of {took.steps}")
         record = (
             policy_record(pools, took, model, tokenizer, loaded, settings, command)
             | shown

@@ -98,7 +98,7 @@ def identity(config: DictConfig) -> Identity:
     """Both hashes of a run, from its configuration and the content of its inputs."""
     if not config.data.path:
         raise UsageError(
-            "data.path has to be given: `rmlab import` reads trajectories of others, `rmlab trajectories split` parts them"
+            "data.path must be given: `rmlab import` imports trajectories, `rmlab trajectories split` splits them into parts"
         )
     index = read_index(config.data.path)
     if config.model.pretrained:

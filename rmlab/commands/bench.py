@@ -1,4 +1,4 @@
-"""`rmlab bench`: runs the scripts of experiments/benchmarks, and tracks what they measured as runs of the experiment `benchmarks`."""
+"""`rmlab bench`: runs the scripts of experiments/benchmarks and tracks their results as runs of the experiment `benchmarks`."""
 
 import ast
 import os
@@ -26,7 +26,7 @@ def benchmark_names(incomplete: str = "") -> list[str]:
 
 
 @app.command(
-    epilog="Example: `rmlab bench execution seconds=2 workers=2`. Everything behind `--` goes to the script as it stands: "
+    epilog="Example: `rmlab bench execution seconds=2 workers=2`. Everything after `--` is passed to the script unchanged: "
     "`rmlab bench decoding -- --device cuda --dtype bfloat16`; `rmlab bench decoding -- --help` shows its options."
 )
 def bench(
@@ -34,17 +34,17 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]... [KEY=VALUE]...",
-            help="Scripts of experiments/benchmarks, without .py; none = list them. KEY=VALUE is the script's option --KEY VALUE.",
+            help="Scripts in experiments/benchmarks, without .py. Default: list them. KEY=VALUE is passed on as --KEY VALUE.",
             show_default=False,
             autocompletion=benchmark_names,
         ),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="One line for each benchmark, and run nothing.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the benchmarks without running any.")] = False,
     track: Annotated[
-        bool, typer.Option("--track/--no-track", help="Keep the result as a run of the experiment `benchmarks`.")
+        bool, typer.Option("--track/--no-track", help="Store the result as a run in the experiment `benchmarks`.")
     ] = True,
 ) -> None:
-    """Measure on this machine: floor, ours, theirs and their ratio, from one run."""
+    """Run benchmarks on this machine: floor, ours, theirs and the ratio, all measured in one run."""
     names, options = split_arguments(arguments or [])
     if listing or not names:
         if options:
@@ -57,7 +57,7 @@ def bench(
         return
     if options and len(names) > 1:
         raise UsageError(
-            f"{' '.join(options)}: options are of one script; name {' and '.join(names)} in commands of their own"
+            f"{' '.join(options)}: options apply to one script; run {' and '.join(names)} in separate commands"
         )
     for name in names:
         record, output = run_benchmark(name, options)
@@ -112,7 +112,7 @@ def run_benchmark(name: str, options: Sequence[str]) -> tuple[BenchmarkRecord | 
                 printed.append(line)
         if script.returncode:
             raise RmlabError(
-                f"benchmark {name} ended with code {script.returncode}: see above why. Its options: rmlab bench {name} -- --help"
+                f"benchmark {name} ended with code {script.returncode}, for the reason above. Its options: rmlab bench {name} -- --help"
             )
         return read_record(path) if path.exists() else None, "".join(printed)
 

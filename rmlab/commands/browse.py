@@ -1,4 +1,4 @@
-"""`rmlab browse`: reads scored trajectories, the most confident mistakes first, as a page or over a local server."""
+"""`rmlab browse`: shows scored trajectories, the most confident mistakes first, as a page or on a local server."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,29 +21,30 @@ SAME_SCORE = 1e-3  # scores that other batches of one prompt may differ by at mo
 @app.command(epilog="Example: `rmlab browse scores.parquet rmlab/starter/trajectories.parquet --serve`")
 def browse(
     scores: Annotated[Path, typer.Argument(help="A score table. Rows are matched as in rmlab evaluate.")],
-    trajectories: Annotated[Path, typer.Argument(help="The trajectories that it scores (Parquet).")],
+    trajectories: Annotated[Path, typer.Argument(help="The trajectories that the table scores (Parquet).")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A page to write: the table, and the turns of 200 mistakes.")
+        Path | None,
+        typer.Option("--out", "-o", help="Write a page: the table, and the turns of the 200 most confident mistakes."),
     ] = None,
     serve: Annotated[bool, typer.Option("--serve", help="Serve all attempts on 127.0.0.1 until Ctrl-C.")] = False,
-    port: Annotated[int | None, typer.Option(help="Of --serve. Default: a free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port for --serve. Default: any free port.")] = None,
     turns: Annotated[
         Path | None,
-        typer.Option(help="Scores after every turn. Default: NAME.turns.parquet beside the table, where it is."),
+        typer.Option(help="Scores after every turn. Default: NAME.turns.parquet next to the table, if it exists."),
     ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option(help="ROLE=COLUMN,... of a table with other names, as in rmlab evaluate.")
+        list[str] | None, typer.Option(help="ROLE=COLUMN,... where the table uses other names, as in rmlab evaluate.")
     ] = None,
 ) -> None:
-    """Read scored trajectories, the most confident mistakes first: a page, or a server for tables of any size."""
+    """Read scored trajectories, the most confident mistakes first: as a page, or on a server for tables of any size."""
     if (out is None) == (not serve):
         raise UsageError(
-            "name a page to write with -o PAGE.html, or ask for --serve"
+            "name a page to write with -o PAGE.html, or use --serve"
             if out is None
-            else "-o and --serve: choose one"
+            else "-o and --serve exclude each other: choose one"
         )
     if port is not None and not serve:
-        raise UsageError("--port belongs to --serve")
+        raise UsageError("--port needs --serve")
     if out is not None:
         check_output(out, [scores, trajectories, *([turns] if turns else [])])
     attempts = read(scores, trajectories, turns, columns or [])
@@ -87,7 +88,7 @@ def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence
         last = after[-1][1]
         if last is not None and name in score and not abs(last - score[name]) < SAME_SCORE:
             raise DataError(
-                f"{where}: {name} ends at {last}, in {scores} it has {score[name]}: these are turns of another scoring. "
+                f"{where}: {name} ends at {last}, but {scores} has {score[name]}: these turns belong to another scoring. "
                 "Score again with --per-turn, or move the file away."
             )
     return most_wrong_first(table, joined.trajectories, turn_scores, joined.table.notes)

@@ -1,5 +1,5 @@
-"""What commands of a program share: overrides on the line, what a shell completes of them, and Hydra's questions about a configuration
-that run nothing.
+"""What the commands of programs share: overrides, their completion in a shell, and Hydra's options that show a configuration without
+running anything.
 """
 
 import functools
@@ -86,7 +86,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[OVERRIDE]...",
-        help="KEY=VALUE of the configuration, or GROUP=CHOICE; `--info` lists the groups, `--cfg job` the keys.",
+        help="KEY=VALUE or GROUP=CHOICE of the configuration; `--info` lists the groups, `--cfg job` the keys.",
         show_default=False,
         autocompletion=complete_overrides,
     ),
@@ -102,17 +102,18 @@ class Shown(StrEnum):
 
 
 Cfg = Annotated[
-    Shown | None, typer.Option("--cfg", "-c", help="`job`: print the configuration, and run nothing.", metavar="job")
+    Shown | None,
+    typer.Option("--cfg", "-c", help="`job`: print the configuration without running anything.", metavar="job"),
 ]
-Package = Annotated[str | None, typer.Option("--package", "-p", help="With --cfg: only this part, e.g. `data`.")]
-Resolve = Annotated[bool, typer.Option("--resolve", help="With --cfg: references (`${...}`) by their values.")]
+Package = Annotated[str | None, typer.Option("--package", "-p", help="With --cfg: print only this part, e.g. `data`.")]
+Resolve = Annotated[bool, typer.Option("--resolve", help="With --cfg: replace references (`${...}`) by their values.")]
 Info = Annotated[
     bool,
     typer.Option(
         "--info",
         "-i",
-        help="Print the groups and their choices, and run nothing; or Hydra's `--info` defaults, defaults-tree, searchpath, "
-        "plugins, config or all.",
+        help="Print the groups and their choices without running anything. Hydra's own topics work too: `--info` defaults, defaults-tree, "
+        "searchpath, plugins, config or all.",
     ),
 ]
 QUESTIONS = {"cfg": (Cfg, None), "package": (Package, None), "resolve": (Resolve, False), "info": (Info, False)}
@@ -144,7 +145,7 @@ def of_program(program: str) -> Callable[[Callable[..., Any]], Callable[..., Any
             overrides = list(signature.bind_partial(*args, **given).arguments.get("overrides") or [])
             if (package is not None or resolve) and cfg is None:
                 raise UsageError(
-                    "--resolve and --package say how the configuration is printed: give them with --cfg job"
+                    "--resolve and --package change how the configuration is printed: use them with --cfg job"
                 )
             if cfg is not None:
                 return show_configuration(program, overrides, cfg, package, resolve)
@@ -158,14 +159,14 @@ def of_program(program: str) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 NOT_TAKEN = {
-    "--config-name": "each command has one configuration; what differs from it is KEY=VALUE or GROUP=CHOICE",
-    "--config-path": "more folders of groups are given as hydra.searchpath=[file://FOLDER]",
-    "--config-dir": "more folders of groups are given as hydra.searchpath=[file://FOLDER]",
-    "--dry-run": "--cfg job prints the configuration and runs nothing; `rmlab plan` says what a run will cost",
+    "--config-name": "each command has one configuration; change it with KEY=VALUE or GROUP=CHOICE",
+    "--config-path": "add folders of groups with hydra.searchpath=[file://FOLDER]",
+    "--config-dir": "add folders of groups with hydra.searchpath=[file://FOLDER]",
+    "--dry-run": "--cfg job prints the configuration without running it; `rmlab plan` estimates what a run will cost",
     "--run": "a command without -m is a single run",
-    "--hydra-help": "--help and --info say what a command takes",
+    "--hydra-help": "--help and --info show what a command takes",
     "--shell-completion": "`rmlab --install-completion` installs it",
-    "--experimental-rerun": "the command of a run is in its MLflow run (Source), its configuration in the artifact config.yaml",
+    "--experimental-rerun": "the MLflow run holds its command (Source) and its configuration (artifact config.yaml)",
 }
 """Options of Hydra's, or of other commands, that a command does not have, and what does their work here."""
 
@@ -180,7 +181,7 @@ def instead_of_option(option: str, arguments: Sequence[str]) -> str:
             value = text.partition("=")[2]
         elif text == option and place + 1 < len(arguments) and not arguments[place + 1].startswith("-"):
             value = arguments[place + 1]
-    return f"keys of the configuration are written without dashes: {option.lstrip('-')}={value}"
+    return f"configuration keys are written without dashes: {option.lstrip('-')}={value}"
 
 
 def show_configuration(
@@ -194,7 +195,7 @@ def show_configuration(
 
     if shown != Shown.job:
         raise UsageError(
-            f"--cfg {shown}: Hydra's own settings do nothing in a run, rmlab runs it. --cfg job prints its configuration"
+            f"--cfg {shown}: Hydra's own settings have no effect, because rmlab starts the run. --cfg job prints the configuration"
         )
     config: Any = compose(program, overrides)
     if package is not None and (config := OmegaConf.select(config, package)) is None:
@@ -210,8 +211,8 @@ TOPICS = ("groups", "all", "config", "defaults", "defaults-tree", "plugins", "se
 
 
 def show_info(program: str, overrides: Sequence[str]) -> None:
-    """Prints the groups of a program, their choices and which one is taken; or, where a word of TOPICS is among the overrides, what
-    Hydra's own `--info` says of it."""
+    """Prints the groups of a program, their choices and the one in use; or, where a word of TOPICS is among the overrides, what Hydra's
+    own `--info` prints for it."""
     from rmlab.configuration import compose, config_folder, hydra_of, taken_choices
     from rmlab.overrides import refuse_unread
 

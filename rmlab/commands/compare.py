@@ -1,7 +1,7 @@
-"""`rmlab compare A B`: what is A above B, on the same trajectories, and could that be chance?
+"""`rmlab compare A B`: by how much is A above B on the same trajectories, and could that be chance?
 
-A and B are score tables or tracked verifier runs. Paired: all rows of a cluster change sides together. Two runs of RL are
-compared by what their policies solve (`rmlab.rl.held_out`), two levels of a sweep over their seeds
+A and B are score tables or tracked verifier runs. The test is paired: all rows of a cluster swap sides together. Two RL runs are
+compared by what their policies solve (`rmlab.rl.held_out`), two levels of a sweep across their seeds
 (`rmlab.commands.compare_levels`).
 """
 
@@ -45,35 +45,40 @@ def compare(
     a: Annotated[
         str | None,
         typer.Argument(
-            help="A score table, a run, a cell (data_scale/demo/4000/s0) or a folder; with --sweep a level.",
+            help="A score table, a run, a cell (data_scale/demo/4000/s0) or a folder; with --sweep, a level.",
             show_default=False,
         ),
     ] = None,
-    b: Annotated[str | None, typer.Argument(help="Another on the same trajectories.", show_default=False)] = None,
-    sweep: Annotated[
-        str | None, typer.Option(help="A and B are levels of this sweep: seeds in pairs, Holm's correction.")
+    b: Annotated[
+        str | None, typer.Argument(help="The other one, on the same trajectories.", show_default=False)
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="Of the sweep. Default: the one that has finished runs.")] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(help="Compare A and B as levels of this sweep: paired by seed, with Holm's correction."),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Preset of the sweep. Default: the one with finished runs.")
+    ] = None,
     halves: Annotated[
         bool, typer.Option("--halves", help="Compare the seeds of one level with each other (A/A).")
     ] = False,
     without: Annotated[
         list[str] | None,
-        typer.Option(help="Of two runs of RL: a held-out benchmark that stays out of `all`, such as two_bugs."),
+        typer.Option(help="For two RL runs: leave this held-out benchmark out of `all`, e.g. two_bugs."),
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--from", help="A store's URL or file; with --sweep a bundle too.")
+        str | None, typer.Option("--from", help="URL or file of a store; with --sweep, also a bundle.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
-    """Paired comparison of two runs (verifiers or policies), score tables or levels of a sweep: differences and their intervals."""
+    """Compare two runs (verifiers or policies), score tables or levels of a sweep in pairs: differences and their intervals."""
     from rmlab.tracking.query import find_run
 
     if halves and sweep and b is None:
         return compare_halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
     if a is None or b is None or halves:
         raise UsageError(
-            "name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME` or "
+            "name what to compare: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME` or "
             "`rmlab compare --halves --sweep NAME`"
         )
     if without and sweep:
@@ -83,7 +88,7 @@ def compare(
     if preset:
         raise UsageError("--preset chooses among the runs of a sweep: it needs --sweep NAME")
     if source and all(Path(name).exists() for name in (a, b)):
-        raise UsageError("--from says where runs are looked up: both sides are files or folders, which need none")
+        raise UsageError("--from says where to look up runs, but both sides are files or folders: leave it out")
     sides = [_Side(name, None if Path(name).exists() else find_run(name, source)) for name in (a, b)]
     policies = _policies(sides)
     if without and not policies:
@@ -95,7 +100,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Side:
-    """What is compared: as it was named, and the run that this means, None for a file or a folder."""
+    """One side of the comparison: its name as given, and its run (None for a file or a folder)."""
 
     given: str
     run: "TrackedRun | None"
@@ -105,7 +110,7 @@ class _Side:
 
 
 def differences(a: "TrackedRun", b: "TrackedRun") -> dict[str, list[Any]]:
-    """In what two runs differ: keys of their configurations, and where they come from (tags), with both values."""
+    """How two runs differ: keys of their configurations and tags of their origin, with both values."""
     import yaml
 
     from rmlab.tracking.parameters import TRACKING, differing_keys
@@ -137,7 +142,7 @@ def _with_runs(sides: "Sequence[_Side]", comparison: dict[str, Any]) -> dict[str
     try:
         return {**comparison, "runs": names, "differ_in": differences(a, b)}
     except MissingArtifact as error:  # a bundle may have come without it
-        print(f"in what the two differ is not known: {error}", file=sys.stderr)
+        print(f"how the two differ is unknown: {error}", file=sys.stderr)
         return {**comparison, "runs": names, "differ_in": None}
 
 
@@ -148,7 +153,7 @@ def _show_sides(sides: "Sequence[_Side]", comparison: dict[str, Any]) -> None:
     if keys:
         print("they differ in (A | B):", *(f"  {key}: {a} | {b}" for key, (a, b) in keys.items()), sep="\n")
     elif keys is not None:
-        print("they differ in nothing: one configuration, one commit, one device")
+        print("they do not differ: same configuration, commit and device")
 
 
 def _compare_scores(sides: "Sequence[_Side]", as_json: bool, source: str | None) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def _compare_policies(
         if without:
             print(f"all: without {', '.join(without)}.")
         if comparison["unpaired"]:
-            print(f"{comparison['unpaired']} held-out tasks are of one run alone and left out.")
+            print(f"{comparison['unpaired']} held-out tasks occur in only one of the runs and are left out.")
     return comparison
 
 
@@ -195,7 +200,7 @@ def _policies(sides: "Sequence[_Side]") -> "tuple[TrackedRun, TrackedRun] | None
     of_rl = [side.run for side in sides if side.run and side.run.tags.get("kind") == RL]
     if len(of_rl) == 1:
         raise UsageError(
-            f"{of_rl[0].name} ({of_rl[0].run_id}) is a run of RL and the other is not: name two runs of RL, or two that score"
+            f"{of_rl[0].name} ({of_rl[0].run_id}) is an RL run and the other is not: name two RL runs, or two runs with scores"
         )
     return (of_rl[0], of_rl[1]) if of_rl else None
 
@@ -221,8 +226,8 @@ def _show_scores(compared: dict[str, Any]) -> None:
             )
     console.print(table)
     console.print(
-        f"p: two-sided, {compared['swaps']:,} swaps of whole clusters ({compared['clusters']:,}); of pooled AUC and ECE, which mix "
-        f"clusters, {compared['replicates']:,} resamples. One comparison, no correction.",
+        f"p: two-sided, from {compared['swaps']:,} swaps of whole clusters ({compared['clusters']:,}); for pooled AUC and ECE, which mix "
+        f"clusters, from {compared['replicates']:,} resamples. One comparison, no correction.",
         style="dim",
     )
 
@@ -245,6 +250,6 @@ def _show_policies(rates: dict[str, Any]) -> None:
             )
     console.print(table)
     console.print(
-        "Intervals over clusters of held-out tasks. One run each: what another seed would give is not in them.",
+        "Intervals over clusters of held-out tasks. With one run each, they do not include the variation between seeds.",
         style="dim",
     )

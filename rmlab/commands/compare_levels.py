@@ -1,8 +1,8 @@
 """`rmlab compare LEVEL LEVEL --sweep NAME`: do two levels of a sweep differ, or only their seeds, or only these tasks?
 
 All levels of the sweep are tested against the second one, so that the variance between seeds is pooled and Holm's
-correction covers the sweep, whichever row is read. With `--halves` one level's seeds are compared with each other: how
-often does the test find what is not there?
+correction covers the sweep, whichever row is read. With `--halves` the seeds of one level are compared with each other: how
+often does the test report a difference that does not exist?
 """
 
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def compare_levels(
     a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool = False, source: str | None = None
 ) -> dict[str, Any]:
-    """Prints what level a is above level b in every arm (as one JSON object where `as_json`) and returns it.
+    """Prints by how much level a is above level b in every arm (as one JSON object where `as_json`) and returns it.
 
     a, b: levels, or FACTOR=LEVEL. source: a store or a bundle, None = the project's own store.
     Raises UsageError for a sweep, preset or level that has no finished run.
@@ -31,7 +31,7 @@ def compare_levels(
     high, low = (_level(group, text) for text in (a, b))
     if high == low:
         raise UsageError(
-            f"{a} and {b} are one level; `rmlab compare --halves` compares a level's seeds with each other"
+            f"{a} and {b} are the same level; `rmlab compare --halves` compares a level's seeds with each other"
         )
     group = replace(group, baseline=low)
     tests = [(arm, test) for (arm, level, _), test in group.tests.items() if level == high]
@@ -93,8 +93,8 @@ def compare_halves(
         )
         shares = ", ".join(f"{metric} {share:.1%}" for metric, share in level_test.rejected.items())
         print(
-            f"All {level_test.splits} ways to split these seeds in two halves: p <= 0.05 in {shares}; any difference shown after Holm in "
-            f"{level_test.families:.1%}. They share their seeds: one draw of the rate, not an estimate over independent sweeps."
+            f"All {level_test.splits} splits of these seeds into two halves: p <= 0.05 in {shares}; any difference after Holm in "
+            f"{level_test.families:.1%}. The splits share seeds: this is one draw of the rate, not an estimate over independent sweeps."
         )
     return answer
 

@@ -21,7 +21,7 @@ FREE_GIB_WANTED = 2.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report: broken = the demo cannot run; note = something optional is not there."""
+    """One line of the report: broken = the demo cannot run; note = something optional is missing."""
 
     subject: str
     verdict: Verdict
@@ -55,7 +55,7 @@ def packages() -> Iterator[Finding]:
         yield Finding("packages", "broken", f"{'; '.join(wrong)}. Run `make setup`.")
     else:
         shown = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers", "mlflow", "hydra-core"))
-        yield Finding("packages", "ok", f"{len(versions)} at or above their floors ({shown})")
+        yield Finding("packages", "ok", f"{len(versions)} packages meet their minimum versions ({shown})")
 
 
 def devices() -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def devices() -> Iterator[Finding]:
     )
     if not torch.cuda.is_available():
         yield Finding(
-            "GPU", "note", "none that torch can use: presets smoke and demo run on the CPU, small wants a CUDA device"
+            "GPU", "note", "none that torch can use: presets smoke and demo run on the CPU, small needs a CUDA device"
         )
     for index in range(torch.cuda.device_count()):
         card = torch.cuda.get_device_properties(index)
@@ -89,12 +89,12 @@ def sandbox() -> Iterator[Finding]:
     with Sandbox(workers=1, allow_weak=True) as box:
         [outcome] = box.run([Program(context="", code="def f(x):\n    return x + 1", entry="f", inputs=("(1,)",))])
     if outcome.error or not outcome.results[0].matches("2"):
-        yield Finding("sandbox", "broken", f"f(1) = 1 + 1 came out as {outcome}")
+        yield Finding("sandbox", "broken", f"f(1) must return 1 + 1, but gave {outcome}")
     elif box.isolation.weak:
         yield Finding(
             "sandbox",
             "note",
-            f"runs code, but nothing keeps it in, so model-written code runs only with sandbox.allow_weak=true; isolation: {box.isolation}",
+            f"runs code without containing it, so model-written code needs sandbox.allow_weak=true; isolation: {box.isolation}",
         )
     else:
         yield Finding("sandbox", "ok", f"runs code, isolation: {box.isolation}")
@@ -140,7 +140,7 @@ def findings() -> Iterator[Finding]:
 
 @app.command(epilog="Example: `rmlab doctor`")
 def doctor() -> None:
-    """Say what works on this machine: packages, GPUs, store, sandbox, shipped data, disk."""
+    """Check what works on this machine: packages, GPUs, store, sandbox, shipped data, disk."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -151,4 +151,4 @@ def doctor() -> None:
         console.print(f"{marks[finding.verdict]} {finding.subject:<13}", end="")
         console.print(finding.text, markup=False, soft_wrap=True)
     if broken:
-        raise RmlabError(f"{broken} of these would stop the demo: mend the lines marked broken.")
+        raise RmlabError(f"{broken} of these would stop the demo: fix the lines marked broken.")

@@ -1,7 +1,7 @@
 """`rmlab evaluate`: all metrics of a score table, as tables to read, as one JSON object, or as a page.
 
-Reports of a test harness are attempts without scores: `rmlab evaluate run1.json run2.json run3.json` gives pass@k. With the
-trajectories that the table scores, ids and scores are enough: the set has the rest, and the baselines that read it stand beside.
+Reports of a test harness are attempts without scores: `rmlab evaluate run1.json run2.json run3.json` gives pass@k. Given the
+trajectories, the table needs only ids and scores: the set provides the rest, and the baselines that need trajectories are added.
 """
 
 import json
@@ -41,36 +41,37 @@ def evaluate(
     columns: Annotated[
         list[str] | None,
         typer.Option(
-            help="ROLE=COLUMN,... of a table with other names: task_id, score, resolved (COLUMN==VALUE: that value is resolved), policy, "
-            "...; logprobs, or yes_logprob and no_logprob, make a score; regression and reproduction are test results."
+            help="ROLE=COLUMN,... where the table uses other names: task_id, score, resolved (COLUMN==VALUE if that value "
+            "means resolved), policy, ...; logprobs, or yes_logprob and no_logprob, to compute the score; regression and reproduction "
+            "for test results."
         ),
     ] = None,
     trajectories: Annotated[
         Path | None,
         typer.Option(
-            help="The trajectories that it scores. A table then needs trajectory_id and score alone (or task_id, policy and score, "
-            "where a policy has one attempt at a task): labels, policies, repositories and patches are the set's. Adds the baselines "
-            "that read them."
+            help="The trajectories that the table scores. It then needs only trajectory_id and score (or task_id, policy and score if each "
+            "policy has one attempt at a task); labels, policies, repositories and patches come from the set. Adds the baselines "
+            "that need trajectories."
         ),
     ] = None,
     validation: Annotated[
         Path | None,
         typer.Option(
-            help="A score table of other tasks to fit temperature, Platt and isotonic on. Default: its own folds."
+            help="A score table of other tasks, to fit temperature, Platt and isotonic on. Default: folds of the table itself."
         ),
     ] = None,
     training_prior: Annotated[
         float | None,
-        typer.Option(help="Share of resolved examples in training: with --validation, the prior-corrected ECE."),
+        typer.Option(help="Share of resolved examples in training. With --validation, adds the prior-corrected ECE."),
     ] = None,
     incomplete: Annotated[
-        str, typer.Option(help="What a task is that a report lists as incomplete: unresolved or unlabelled.")
+        str, typer.Option(help="How to count the tasks that a report lists as incomplete: unresolved or unlabelled.")
     ] = "unresolved",
     html: Annotated[
-        Path | None, typer.Option(help="A page to write: figures, intervals, worst errors; it loads nothing.")
+        Path | None, typer.Option(help="Write a self-contained page: figures, intervals, worst errors.")
     ] = None,
 ) -> None:
-    """All metrics of a score table: selection, discrimination, calibration, what the gradient sees."""
+    """Compute all metrics of a score table: selection, discrimination, calibration, and what the gradient sees."""
     from rmlab.metrics.hybrid_selection import select_by_tests
     from rmlab.metrics.report import report
     from rmlab.scores.baselines import FOLDS, table_baselines
@@ -80,12 +81,14 @@ def evaluate(
 
     for number, path in enumerate(scores):
         if os.path.normpath(path.absolute()) in [os.path.normpath(other.absolute()) for other in scores[:number]]:
-            raise UsageError(f"{path} is named twice: it would count as two attempts a task. Name it once.")
+            raise UsageError(f"{path} is named twice: it would count as two attempts at each task. Name it once.")
     if training_prior is not None and not 0 < training_prior < 1:
-        raise UsageError(f"--training-prior {training_prior}: it is a share of resolved examples, above 0 and below 1")
+        raise UsageError(
+            f"--training-prior {training_prior}: must be a share of resolved examples, above 0 and below 1"
+        )
     if training_prior is not None and validation is None:
         raise UsageError(
-            "--training-prior: the prior-corrected ECE needs the base rate of validation too, whose table --validation names"
+            "--training-prior needs --validation: the prior-corrected ECE also uses the base rate of the validation table"
         )
     if html is not None:
         check_output(html, [*scores, *filter(None, (trajectories, validation))])
@@ -100,8 +103,8 @@ def evaluate(
     if apart is not None and (both := set(apart.task_id.tolist()) & set(table.scores.task_id.tolist())):
         raise DataError(
             f"--validation {validation} shares {counted(len(both), 'task')} with {scores[0]}, first {min(both)!r}: calibrators would be "
-            "fitted on what they are judged by. Name a table of other tasks, or leave --validation out: then they are "
-            "fitted on other folds."
+            "fitted on the tasks that they are judged on. Name a table of other tasks, or leave --validation out to fit on "
+            "folds of the table itself."
         )
     measured = report(
         table.scores, validation=apart, training_prior=training_prior, folds=0 if apart is not None else FOLDS
@@ -135,16 +138,16 @@ def _read(paths: Sequence[Path], names: "ColumnNames", incomplete: str, joined: 
     from rmlab.scores.table import read_table
 
     if incomplete not in list(Incomplete):
-        raise UsageError(f"--incomplete {incomplete}: it is one of {', '.join(Incomplete)}")
+        raise UsageError(f"--incomplete {incomplete}: must be one of {', '.join(Incomplete)}")
     of_harness = harness_reports(paths[0])
     if len(paths) > 1 or (
         of_harness and not (names.named and all(report.kind == BY_INSTANCE for report in of_harness))
     ):
         if names.named:
-            raise UsageError("--columns names columns of a score table; reports of a test harness have none")
+            raise UsageError("--columns names the columns of a score table; reports of a test harness have none")
         if joined:
             raise UsageError(
-                "--trajectories goes with one score table; reports of a test harness have no scores. `rmlab import --labels` joins them "
+                "--trajectories needs a score table, and reports of a test harness have no scores. `rmlab import --labels` joins them "
                 "to their trajectories."
             )
         return read_reports(paths, Incomplete(incomplete))

@@ -17,14 +17,12 @@ def collect(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Print what would be collected and how long it would take, and collect nothing."
+            "--dry-run", help="Print what would be collected and how long it would take, without collecting anything."
         ),
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Collect though the output is there, and take its place.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Collect even if the output exists, and replace it.")] = False,
 ) -> None:
-    """Roll policies out in micro-SWE and write a trajectory set. One that is finished is not collected a second time."""
+    """Roll out policies in micro-SWE and write a trajectory set. A finished set is not collected again."""
     from experiments.programs import collect as program
 
     if dry_run:
@@ -40,22 +38,24 @@ def train(
     multirun: Annotated[
         bool,
         typer.Option(
-            "--multirun", "-m", help="Hydra's multirun: +sweep=NAME, or several values of a key; hydra/launcher=NAME."
+            "--multirun",
+            "-m",
+            help="Hydra's multirun, with +sweep=NAME or several values of a key, on hydra/launcher=NAME.",
         ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train even if this configuration is finished.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the configuration and what it would cost, and train nothing.")
+        bool, typer.Option("--dry-run", help="Print the configuration and what it would cost, without training.")
     ] = False,
 ) -> None:
-    """Train, score and report one verifier. One that is finished, or being trained, is not trained a second time."""
+    """Train one verifier, score it and report its metrics. One that is finished, or being trained, is not trained again."""
     of_sweep = any(text.lstrip("+").startswith("sweep=") for text in overrides or [])
     if multirun or of_sweep:
         from rmlab.sweep.multirun import multirun as start_multirun
         from rmlab.sweep.request import SweepOptions
 
         if dry_run and not of_sweep:
-            raise UsageError("--dry-run is of a single run or a sweep: leave -m out, or name one with +sweep=NAME")
+            raise UsageError("--dry-run needs a single run or a sweep: leave -m out, or name a sweep with +sweep=NAME")
         start_multirun("train_verifier", overrides or [], SweepOptions(dry_run=dry_run))
     elif dry_run:
         from experiments.programs import train_verifier
@@ -71,9 +71,9 @@ def train(
 @of_program("rl")
 def rl(
     overrides: Overrides = None,
-    force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train even if this configuration is finished.")] = False,
 ) -> None:
-    """Train one policy in micro-SWE, paid by execution or by a verifier, and measure what became of it."""
+    """Train one policy in micro-SWE by RL, rewarded by execution or by a verifier, and measure the result."""
     from experiments.programs import rl as program
 
     program.main(overrides or [], force)
@@ -84,10 +84,10 @@ def rl(
 def pretrain(
     overrides: Overrides = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Train though the output folder holds this very model.")
+        bool, typer.Option("--force", help="Train even if the output folder already holds this model.")
     ] = False,
 ) -> None:
-    """Train the base model that small verifiers start from, on unlabelled text."""
+    """Pretrain the base model that small verifiers start from, on unlabelled text."""
     from experiments.programs import pretrain as program
 
     program.main(overrides or [], force)
@@ -100,7 +100,7 @@ def pretrain(
 def warm_start(
     overrides: Overrides = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Train though the output folder holds this very policy.")
+        bool, typer.Option("--force", help="Train even if the output folder already holds this policy.")
     ] = False,
 ) -> None:
     """Teach a language model to act in micro-SWE from demonstrations, and measure it on held-out tasks."""

@@ -1,7 +1,7 @@
-"""`rmlab figures` and `rmlab study`: figures drawn again from tracked runs.
+"""`rmlab figures` and `rmlab study`: figures redrawn from tracked runs.
 
-Finds the sweeps, draws every figure that fits, names the files. A study is several sweeps of one preset: which of its cells are
-finished, and one table and figure of all of them.
+`figures` finds the sweeps, draws every figure that their runs allow, and prints the files. `study` covers several sweeps at one
+preset: which of their cells are finished, and one table and one figure of all of them.
 """
 
 import sys
@@ -35,13 +35,14 @@ ON_PAGES = (".png", ".csv")
 )
 def figures(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Sweeps or figures; none = all.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Sweeps or figures. Default: all.", show_default=False),
     ] = None,
     source: Annotated[
         str | None,
         typer.Option(
             "--from",
-            help="A store's URL or file, a bundle, the folder of an extracted one, or a folder with bundles. Default: the project's own.",
+            help="A store's URL or file, a bundle, an extracted bundle, or a folder of bundles. Default: the project's store.",
         ),
     ] = None,
     out: Annotated[
@@ -49,14 +50,15 @@ def figures(
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option(help="PNG and CSV straight into this folder, a study's page: of runs that share their figures."),
+        typer.Option(
+            help="Write PNG and CSV directly into this folder, a study's page. The runs must share their figures."
+        ),
     ] = None,
     group: Annotated[
-        str,
-        typer.Option(help="Only runs whose folder of figures (SWEEP/PRESET-CONTROLHASH, rl/...) has this in its name."),
+        str, typer.Option(help="Only runs whose figure folder (SWEEP/PRESET-CONTROLHASH, rl/...) contains this text.")
     ] = "",
 ) -> list[Path]:
-    """Draw figures and tables again from tracked runs: PDF, PNG and the CSV that each is drawn from. The same runs give the same bytes."""
+    """Redraw figures and tables from tracked runs: PDF, PNG and the CSV behind each. The same runs give the same bytes."""
     began = time.monotonic()
     paths = draw_figures(names or [], source, out, page=page, group=group)
     for path in paths:
@@ -95,8 +97,8 @@ def draw_figures(
         folders = dict.fromkeys(folder for drawing in drawings for folder in drawing.folders)
         if len(folders) > 1:
             raise UsageError(
-                f"{where} holds runs that share no figure, and a page's folder has room for one of: {', '.join(folders)}. "
-                "Name one with --group."
+                f"{where} holds runs that do not share figures, and a page can show only one of: {', '.join(folders)}. "
+                "Choose one with --group."
             )
         with tempfile.TemporaryDirectory(prefix="rmlab-page-") as scratch:
             return onto_page(_drawn(drawings, Path(scratch)), page)
@@ -139,13 +141,15 @@ def _chosen(tracked: "Sequence[AnyRun]", source: str, names: Sequence[str], part
     groups = {f"{group.folder(Path())}": group for group in group_runs(tracked)}
     of_rl = {f"rl/{name}": runs for name, runs in comparable(policies).items()}
     if part and not any(part in folder for folder in (*groups, *of_rl)):
-        raise UsageError(f"--group {part}: {source} has {', '.join((*groups, *of_rl)) or 'no finished run'}")
+        raise UsageError(
+            f"--group {part} matches no run; {source} has {', '.join((*groups, *of_rl)) or 'no finished run'}"
+        )
     groups = {folder: group for folder, group in groups.items() if part in folder}
     of_rl = {folder: runs for folder, runs in of_rl.items() if part in folder}
 
     if of_policies and not of_rl:
         raise RmlabError(
-            f"{source} holds no finished RL run, which {of_policies[0]} is drawn from. Launch one first: `rmlab rl`."
+            f"{source} holds no finished RL run, which {of_policies[0]} needs. Launch one first: `rmlab rl`."
         )
     drawings = [_of_policies(name, of_rl) for name in (of_policies if names else drawable) if of_rl]
     rest = [name for name in names if name not in drawable]
@@ -194,17 +198,19 @@ def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]
 )
 def study(
     folder: Annotated[
-        Path, typer.Argument(help="The folder of a study: study.yaml, and bundles of its runs below it.")
+        Path, typer.Argument(help="The folder of a study, with study.yaml and, below it, bundles of its runs.")
     ],
     source: Annotated[
         str | None,
-        typer.Option("--from", help="Runs from here instead: a store's URL or file, a bundle, a folder with bundles."),
+        typer.Option(
+            "--from", help="Read runs from here instead: a store's URL or file, a bundle, or a folder of bundles."
+        ),
     ] = None,
     ledger: Annotated[
         bool,
         typer.Option(
             "--ledger",
-            help="Say only which cells are finished, missing and to be run next; --page writes all its files all the same.",
+            help="Only say which cells are finished, missing or next to run; with --page, all files are still written.",
         ),
     ] = False,
     page: Annotated[
@@ -214,7 +220,7 @@ def study(
         Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/NAME/ in the runs folder.")
     ] = None,
 ) -> list[Path]:
-    """Say which cells of a study are finished, and write one table and one figure of all its sweeps. Useful while it runs."""
+    """Say which cells of a study are finished, and write one table and one figure of all its sweeps. Also works while it is running."""
     from analysis.planned_study import ledger_lines, open_study
     from analysis.style import csv_text
     from rmlab.files import write_text

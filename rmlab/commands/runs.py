@@ -1,4 +1,4 @@
-"""`rmlab runs ...`: tracked runs as a table on a terminal or as CSV with everything that they measured; bundles that carry them."""
+"""`rmlab runs ...`: tracked runs as a table or as CSV with everything that they measured; bundles that carry them to other machines."""
 
 import csv
 import difflib
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rmlab.tracking.bundles.reading import AnyRun
     from rmlab.tracking.store import Store
 
-app = typer.Typer(no_args_is_help=True, help="Tracked runs.")
+app = typer.Typer(no_args_is_help=True, help="List, export and import tracked runs.")
 
 StoreOption = Annotated[
     str | None, typer.Option("--store", help="A store: URL or sqlite URI. Default: the project's own.")
@@ -36,16 +36,16 @@ def list_runs(
         str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")
     ] = None,
     sort: Annotated[
-        str | None, typer.Option(help="By a metric, a parameter, name, started or minutes: largest first.")
+        str | None, typer.Option(help="Sort by a metric, a parameter, name, started or minutes, largest first.")
     ] = None,
-    ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many runs at most.")] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Everything as CSV: all parameters and metrics.")] = False,
+    ascending: Annotated[bool, typer.Option("--ascending", help="Sort smallest first.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Show at most this many runs.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with all parameters and metrics.")] = False,
     store: Annotated[
         str | None, typer.Option("--store", help="A store: URL or sqlite URI, or a bundle. Default: the project's own.")
     ] = None,
 ) -> None:
-    """Tracked runs as a table, newest first."""
+    """List tracked runs as a table, newest first."""
     from rmlab.tracking.bundles.reading import is_bundle, open_bundle
     from rmlab.tracking.leases import LeaseMonitor, close_dead
     from rmlab.tracking.query import runs
@@ -89,7 +89,9 @@ def export(
     run: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]...", help="Ids of runs, or their beginnings. Default: all that ended.", show_default=False
+            metavar="[RUN]...",
+            help="Ids of runs, or how they begin. Default: all runs that have ended.",
+            show_default=False,
         ),
     ] = None,
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
@@ -100,24 +102,26 @@ def export(
         bool, typer.Option("--without-models", help="Leave model weights out; the rest fits into a few MB.")
     ] = False,
     preset: Annotated[str | None, typer.Option(help="Only runs of this preset.")] = None,
-    control: Annotated[str | None, typer.Option(help="Only runs of this control hash, or its beginning.")] = None,
+    control: Annotated[
+        str | None, typer.Option(help="Only runs with this control hash, or one that begins so.")
+    ] = None,
     study: Annotated[
         bool,
         typer.Option(
             "--study",
-            help="What figures, tables and comparisons read, small enough for the repository: the newest finished run of each cell, "
-            "no weights, no pages, no path, host or user name. The same runs give the same bytes.",
+            help="Only what figures, tables and comparisons read, small enough for the repository: the newest finished run of each cell, "
+            "without weights, pages, paths, host or user names. The same runs give the same bytes.",
         ),
     ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Write runs into one file that carries them to another machine's store, with their artifacts and hashes."""
+    """Export runs, with their artifacts and hashes, into one file for the store of another machine."""
     from rmlab.tracking.bundles.exporting import export_runs
     from rmlab.tracking.store import Store, default_uri
 
     opened = Store.existing(store)
     if opened is None:
-        raise UsageError(f"there is nothing to export: no run was ever tracked in {store or default_uri()}")
+        raise UsageError(f"there is nothing to export: no run has been tracked in {store or default_uri()}")
     done = export_runs(
         opened,
         output,
@@ -134,7 +138,7 @@ def export(
         f"{output}: {counted(done.runs, 'run')}{along}, {counted(done.artifacts, 'artifact')}, {done.bytes / 1e6:.2f} MB"
     )
     if done.running:
-        print(f"not taken, under way: {_named(done.running)}")
+        print(f"not exported, still running: {_named(done.running)}")
     if done.left_out:
         size = f"{sum(done.left_out.values()) / 1e6:.1f} MB"
         names = sorted({name.rpartition(": ")[2] for name in done.left_out})
@@ -150,13 +154,13 @@ def import_runs(
         bool,
         typer.Option(
             "--without-summary",
-            help="Make no summary runs: quick, where the runs are only to be found as finished by `rmlab sweep`.",
+            help="Make no summary runs. This is quicker, and enough for `rmlab sweep` to find the cells finished.",
         ),
     ] = False,
 ) -> None:
-    """Add the runs of bundles to the store. Hashes are checked first; runs that are there already are left alone. A sweep that
-    comes without its summary run, as a study's bundle does, gets one: table, figures, which levels differ. A cell that came finished
-    is finished for `rmlab sweep` too, with or without its model."""
+    """Add the runs of bundles to the store. Hashes are checked first; runs that are already there are left alone. A sweep without a
+    summary run, as in a study's bundle, gets one: table, figures, which levels differ. Imported cells that are finished count as
+    finished for `rmlab sweep`, with or without their models."""
     from analysis.summaries import summarise_imported
     from rmlab.tracking.store import Store
 
@@ -167,7 +171,7 @@ def import_runs(
 
 
 def _show_import(bundle: Path, store: "Store") -> set[str]:
-    """Imports a bundle and prints what came, and what is still missing. Returns the experiments of its runs."""
+    """Imports a bundle and prints what was added and what is still missing. Returns the experiments of its runs."""
     from rmlab.tracking.bundles.importing import import_bundle
 
     done = import_bundle(bundle, store)

@@ -1,4 +1,4 @@
-"""`rmlab score`: the score table of trajectories under a trained verifier, or under any local model that is asked by a template."""
+"""`rmlab score`: scores trajectories with a trained verifier, or with any local model and a prompt template."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ def score(
         typer.Option(
             "--model",
             "-m",
-            help="A run, a cell (data_scale/demo/4000/s0) or the folder of a verifier; or any folder with a causal language model, or with "
-            "a classification head of one label; hf:NAME is one of the hub.",
+            help="A run, a cell (data_scale/demo/4000/s0) or the folder of a verifier; or any folder, or hf:NAME on the hub, with a causal "
+            "language model or a classification head of one label.",
         ),
     ],
     out: Annotated[
@@ -44,28 +44,32 @@ def score(
         typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).", show_default=False),
     ] = None,
     part: Annotated[
-        str | None, typer.Option(help="A part, or all. Default: evaluation where the set has parts.")
+        str | None, typer.Option(help="The part to score, or all. Default: evaluation if the set has parts.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto (cuda where there is one).")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto (cuda if available).")] = "cpu",
     per_turn: Annotated[
-        bool, typer.Option("--per-turn", help="The score after every turn too (NAME.turns.parquet); one pass each.")
+        bool,
+        typer.Option(
+            "--per-turn", help="Also write the score after every turn (NAME.turns.parquet), one pass per turn."
+        ),
     ] = False,
     show_prompt: Annotated[
-        bool, typer.Option("--show-prompt", help="Print how the first attempt is asked about, and score nothing.")
+        bool, typer.Option("--show-prompt", help="Print the prompt of the first attempt without scoring anything.")
     ] = False,
     template: Annotated[
-        Path | None, typer.Option(help=f"Text with {{turns}}, {{patch}}, {{issue}}, {{yes}}, {{no}}; {JUDGES}.")
+        Path | None,
+        typer.Option(help=f"File with {{turns}}, {{patch}}, {{issue}}, {{yes}}, {{no}} in its text; {JUDGES}."),
     ] = None,
     answers: Annotated[
-        str | None, typer.Option(help=f"Its words for resolved and unresolved, YES,NO by default; {JUDGES}.")
+        str | None, typer.Option(help=f"The answers for resolved and unresolved, YES,NO by default; {JUDGES}.")
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help=f"Its context. Default: all its positions; {JUDGES}.")] = None,
-    dtype: Annotated[str, typer.Option(help=f"Arithmetic: float32 or bfloat16; {JUDGES}.")] = "float32",
-    force: Annotated[
-        bool, typer.Option("--force", help="Score though the output is there, and take its place.")
-    ] = False,
+    max_tokens: Annotated[
+        int | None, typer.Option(help=f"Context in tokens. Default: all positions of the model; {JUDGES}.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help=f"Precision, float32 or bfloat16; {JUDGES}.")] = "float32",
+    force: Annotated[bool, typer.Option("--force", help="Score even if the output exists, and replace it.")] = False,
 ) -> None:
-    """Score trajectories with a trained verifier, or with any language model as a judge. A table (Parquet) is not made a second time."""
+    """Score trajectories with a trained verifier, or with any language model as a judge. A finished table (Parquet) is not scored again."""
     from rmlab.made_before import made_before
     from rmlab.scores.writing import table_writer
     from rmlab.tracking.tags import command_line
@@ -78,9 +82,9 @@ def score(
         check_output(out, [trajectories, *filter(None, [template])])
         table_writer(out)
     elif not show_prompt:
-        raise UsageError("--out names the score table to write: -o scores.parquet")
+        raise UsageError("name the score table to write with --out, e.g. -o scores.parquet")
     if dtype not in DTYPES:
-        raise UsageError(f"--dtype {dtype}: it is {' or '.join(DTYPES)}")
+        raise UsageError(f"--dtype {dtype}: must be {' or '.join(DTYPES)}")
     where = prepare_device(device)
     chosen, part = _chosen(trajectories, part)
     check_leaks(chosen)
@@ -124,8 +128,8 @@ def _write(
     encoded = scorer.encode(chosen, show=True)
     if all(one.ids is None for one in encoded):
         raise DataError(
-            f"none of the {counted(len(encoded), 'attempt')} fits the context ({', '.join(unfit_counts(encoded))}): no score could be "
-            "given. Raise --max-tokens, or take a verifier that reads more."
+            f"none of the {counted(len(encoded), 'attempt')} fits the context ({', '.join(unfit_counts(encoded))}), so nothing can be "
+            "scored. Raise --max-tokens, or use a verifier with a longer context."
         )
     table = scorer.score(encoded, batch_tokens=batch_tokens, show=True)
     if per_turn:  # written before the table, which says that both are there; one of another request goes first
@@ -152,7 +156,7 @@ def _chosen(path: Path, part: str | None) -> "tuple[list[Trajectory], str]":
     from rmlab.trajectories.store import read_trajectories
 
     if part not in (None, ALL, *SPLITS):
-        raise UsageError(f"--part {part}: it is one of {', '.join(SPLITS)}, or {ALL}")
+        raise UsageError(f"--part {part}: must be one of {', '.join(SPLITS)}, or {ALL}")
     pool = read_trajectories(path)
     if part is None:
         part = "evaluation" if any(t.split is not None for t in pool.trajectories) else ALL
@@ -160,13 +164,13 @@ def _chosen(path: Path, part: str | None) -> "tuple[list[Trajectory], str]":
     if not pool.trajectories:
         raise DataError(f"{path} has no trajectories: collect or import some")
     if not chosen:
-        raise DataError(f"{path} has no trajectories of part {part}: name another with --part, or --part {ALL}")
+        raise DataError(f"{path} has no trajectories of part {part}: choose another with --part, or --part {ALL}")
     return chosen, part
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """How a model that rmlab has not trained is to be asked, as the options say."""
+    """How to prompt a model that rmlab has not trained, from the options."""
 
     template: Path | None
     answers: str | None
@@ -205,13 +209,13 @@ class _Asked:
         )
 
     def check_unused(self, model: str) -> None:
-        """Raises UsageError where something is asked of a verifier that was trained to be asked otherwise."""
+        """Raises UsageError for an option that a verifier of rmlab does not take."""
         given = {"--template": self.template, "--answers": self.answers, "--max-tokens": self.max_tokens}
         named = [name for name, value in given.items() if value is not None]
         named += ["--dtype"] if self.dtype != "float32" else []
         if named:
             raise UsageError(
-                f"{named[0]} is {JUDGES}; {model} is a verifier of rmlab, which is asked as it was trained"
+                f"{named[0]} is {JUDGES}; {model} is a verifier of rmlab, which is always prompted as in training"
             )
 
 
@@ -245,12 +249,12 @@ def _show_prompt(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> N
         (encoded,), tokenizer = verifier.encode(chosen[:1]), verifier.tokenizer
     else:
         prompt = asked.prompt(folder)
-        print(f"--- template (a file of your own: --template FILE)\n{prompt.template}\n---")
+        print(f"--- template (to use your own: --template FILE)\n{prompt.template}\n---")
         prompt, answer = prompt.proven(chosen)
         print(f"{model}: {prompt.summary(answer)}")
         (encoded,), tokenizer = prompt.encode(chosen[:1]), prompt.tokenizer
     if encoded.ids is None:
         print(f"--- {chosen[0].trajectory_id} has {encoded.n_tokens:,} tokens and does not fit the context")
         return
-    print(f"--- what is read of {chosen[0].trajectory_id}: {len(encoded.ids):,} of {encoded.n_tokens:,} tokens")
+    print(f"--- the prompt of {chosen[0].trajectory_id}: {len(encoded.ids):,} of {encoded.n_tokens:,} tokens")
     print(tokenizer.decode(encoded.ids.tolist()))

@@ -1,7 +1,7 @@
-"""`rmlab sweep`: launches or resumes `sweeps/NAME.yaml`, one process a cell, and shows what came out.
+"""`rmlab sweep`: launches or resumes `sweeps/NAME.yaml`, one process per cell, and shows the results.
 
-sweep file → cells and their hashes → which are finished, anywhere in the store → what all share is made once, every level
-is proven to be fillable → the rest run → summary run, table, figures. The same command again goes on where it stopped.
+sweep file → cells and their hashes → which are finished, anywhere in the store → what all share is made once, and every level
+is checked to have enough data → the rest run → summary run, table, figures. The same command continues where it stopped.
 """
 
 import shlex
@@ -31,19 +31,22 @@ app = typer.Typer()
 
 @app.command(epilog="Example: `rmlab sweep data_scale preset=smoke --workers 2`")
 def sweep(
-    name: Annotated[str, typer.Argument(help="A file of sweeps/, without .yaml.", autocompletion=sweep_names)],
+    name: Annotated[str, typer.Argument(help="A file in sweeps/, without .yaml.", autocompletion=sweep_names)],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[preset=P] [OVERRIDE]...",
-            help="preset, levels, seeds, arms, baseline or trials choose within the sweep; hydra/launcher=NAME says where cells run; "
-            "anything else is set in every cell.",
+            help="preset, levels, seeds, arms, baseline and trials select within the sweep; hydra/launcher=NAME says where cells run; "
+            "any other override applies to every cell.",
             show_default=False,
             autocompletion=complete_sweep,
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the cells, which are finished, and the cost.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print the cells, which of them are finished, and the cost, without running anything."
+        ),
     ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what all cells share and, as a diff, how they differ.")
@@ -51,42 +54,42 @@ def sweep(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it."
+            min=1,
+            help="How many cells run at once. Default: as many as the cores (or GPUs) hold. Results do not depend on it.",
         ),
     ] = None,
     cells_per_gpu: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle. One that finds no memory beside "
-            "others starts again beside fewer.",
+            help="Cells that share one GPU and its memory, since small cells leave a card idle. Default: 1. A cell that runs out of memory "
+            "beside others starts again beside fewer.",
         ),
     ] = None,
     on_error: Annotated[
-        OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")
+        OnError, typer.Option(help="After a failed cell: start no more cells (stop), or run the rest (continue).")
     ] = OnError.stop,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Rerun cells that failed before.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Run finished cells again; the new runs take their place.")
+        bool, typer.Option("--force", help="Rerun finished cells; the new runs replace the old ones.")
     ] = False,
     redo_before: Annotated[
-        str | None,
-        typer.Option(help="Run cells again that began before this time: goes on with an interrupted --force."),
+        str | None, typer.Option(help="Rerun cells that began before this time; continues an interrupted --force.")
     ] = None,
     rerun_stale: Annotated[
-        bool, typer.Option("--rerun-stale", help="Run cells again that another commit finished.")
+        bool, typer.Option("--rerun-stale", help="Rerun cells that another commit finished.")
     ] = False,
     stop_after: Annotated[
         float | None,
         typer.Option(
             metavar="MINUTES",
-            help="End after so many minutes: no cell starts that would take longer than is left, by what others took; what still runs "
-            "then is ended, and goes on from its checkpoint when the same command is given again. Not covered: to prepare what all cells "
-            "share, once begun, runs to its end.",
+            help="Stop after this many minutes. No cell starts that would take longer than the time left, judging by other cells; cells "
+            "still running then are stopped, and continue from their checkpoints when the same command is given again. Not covered: "
+            "the preparation of what all cells share, which runs to its end once begun.",
         ),
     ] = None,
 ) -> None:
-    """Launch a sweep, or go on with it where it stopped. Finished cells are not run again unless asked."""
+    """Launch a sweep, or resume it where it stopped. Finished cells are not rerun unless asked."""
     asked = [
         *(arguments or []),
         *([f"hydra.launcher.cells_per_gpu={cells_per_gpu}"] if cells_per_gpu is not None else []),
@@ -107,7 +110,7 @@ def sweep(
 
 @dataclass(frozen=True)
 class HydraRun:
-    """What Hydra was told when it started a sweep (`rmlab train -m +sweep=NAME`): its launcher, set up, and the program."""
+    """How Hydra started a sweep (`rmlab train -m +sweep=NAME`): its launcher, set up, and the program."""
 
     launcher: Any
     program: str
@@ -130,7 +133,7 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
     plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *options.flags()]))
     if hydra is not None and hydra.program != plan.spec.program:
         raise UsageError(
-            f"sweep {name} is of the program {plan.spec.program}, not of {hydra.program}: use rmlab sweep {name}"
+            f"sweep {name} runs the program {plan.spec.program}, not {hydra.program}: use rmlab sweep {name}"
         )
     if options.explain or options.dry_run:
         print(_described(plan, options))
@@ -139,7 +142,7 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
 
 
 def _described(plan: "Plan", options: SweepOptions) -> str:
-    """What would run, or (explain) in what cells differ."""
+    """What would run, or (explain) how the cells differ."""
     from rmlab.sweep.dry_run import description, explanation, redo_rule, search_description
     from rmlab.tracking.store import Store
 
@@ -152,7 +155,7 @@ def _described(plan: "Plan", options: SweepOptions) -> str:
 
 
 def _launcher(plan: "Plan", options: SweepOptions, hydra: HydraRun | None) -> "Launcher":
-    """What runs the cells: one of ours, also where Hydra set it up, else Hydra's own launcher in batches."""
+    """The launcher of the cells: one of ours, even where Hydra set it up, else Hydra's own launcher in batches."""
     from rmlab.launchers.hydra import ThroughHydra
     from rmlab.sweep.multirun import own_launcher
 
@@ -166,7 +169,7 @@ def _launcher(plan: "Plan", options: SweepOptions, hydra: HydraRun | None) -> "L
 
 
 def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float | None) -> None:
-    """Runs what is not finished, while nobody else runs this sweep, and shows the results. until: see `run_cells`."""
+    """Runs the unfinished cells, unless another process runs this sweep, and shows the results. until: see `run_cells`."""
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
     from rmlab.sweep.dry_run import redo_rule
@@ -174,7 +177,7 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
     from rmlab.tracking.store import Store
 
     if plan.spec.search and until is not None:
-        raise UsageError("--stop-after: a search has no such limit. Choose how many trials it makes with trials=N.")
+        raise UsageError("--stop-after does not apply to a search. Limit its number of trials with trials=N.")
     redo = redo_rule(options.redo_before, options.rerun_stale)
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
@@ -195,29 +198,29 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
                 until=until,
             )
         except KeyboardInterrupt:
-            print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
+            print(f"\nStopped; finished cells stay finished. Continue with: {plan.command}", file=sys.stderr)
             raise
         if outcome.time_is_up:  # no figures: there is no time for them
             print(
                 f"The time is up: {len(outcome.left)} of {counted(len(plan.cells), 'cell')} left. Finished cells stay finished. "
-                f"Go on with: {plan.command}",
+                f"Continue with: {plan.command}",
                 file=sys.stderr,
             )
         if outcome.paused:
             print(
                 f"{len(outcome.paused)} of {counted(len(plan.cells), 'cell')} paused, their time is up ({', '.join(outcome.paused)}). "
-                f"They go on with: {plan.command}",
+                f"Continue with: {plan.command}",
                 file=sys.stderr,
             )
         elif not (outcome.ran or outcome.failed or outcome.left or is_quiet()):
-            print("every cell was finished already: nothing was trained", file=sys.stderr)
+            print("every cell was already finished: nothing was trained", file=sys.stderr)
         if not outcome.time_is_up:
             show_sweep(plan, store)
     _refuse_unfinished(plan, options, outcome)
 
 
 def _search(plan: "Plan", options: SweepOptions, launcher: "Launcher", store: "Store") -> None:
-    """Makes the trials of a search that are missing, and shows what came out."""
+    """Makes the missing trials of a search, and shows the results."""
     from analysis.summaries import show_search
     from rmlab.sweep.search import run_search
     from rmlab.sweep.study import Study
@@ -239,10 +242,10 @@ def _refuse_unfinished(plan: "Plan", options: SweepOptions, outcome: "SweepOutco
         left = f", {len(outcome.left)} not started" if outcome.left else ""
         raise RmlabError(
             f"{len(outcome.failed)} of {counted(len(plan.cells), 'cell')} failed ({', '.join(outcome.failed)}){left}. "
-            f"{'Mend what the errors say, then try' if options.retry_failed else 'Try'} them again with: {plan.command} --retry-failed"
+            f"{'Fix what the errors name, then try' if options.retry_failed else 'Try'} them again with: {plan.command} --retry-failed"
         )
     if outcome.left and not outcome.time_is_up:
         raise RmlabError(
-            f"{len(outcome.left)} of {len(plan.cells)} cells had to stop again and again ({', '.join(outcome.left)}): see above why. "
-            f"They go on with: {plan.command}"
+            f"{len(outcome.left)} of {len(plan.cells)} cells were stopped repeatedly ({', '.join(outcome.left)}), for the reasons above. "
+            f"Continue with: {plan.command}"
         )

@@ -1,4 +1,4 @@
-"""`rmlab tasks ...`: the micro-SWE tasks."""
+"""`rmlab tasks ...`: builds, checks and sets apart the micro-SWE tasks."""
 
 import json
 import shlex
@@ -17,7 +17,7 @@ from rmlab.files import check_output, write_text
 if TYPE_CHECKING:
     from rmlab.microswe.task import Task
 
-app = typer.Typer(no_args_is_help=True, help="The micro-SWE tasks.")
+app = typer.Typer(no_args_is_help=True, help="Build, check and set apart the micro-SWE tasks.")
 
 DROPPED = "dropped.json"
 
@@ -26,11 +26,9 @@ DROPPED = "dropped.json"
 @of_program("build_tasks")
 def build(
     overrides: Overrides = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Build though the output is there, and take its place.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Build even if the output exists, and replace it.")] = False,
 ) -> None:
-    """Build the micro-SWE tasks file from installed packages (needs the extra `tasks`). One that is finished is not built a second time."""
+    """Build the micro-SWE tasks file from installed packages (needs the extra `tasks`). A finished file is not built again."""
     from experiments.programs import build_tasks
 
     build_tasks.main(overrides or [], force)
@@ -43,13 +41,13 @@ def build(
 )
 def apart(
     source: Annotated[Path, typer.Argument(help="A file that was built with beside=FILE.")],
-    beside: Annotated[Path, typer.Option(help="That FILE.")],
-    supervised: Annotated[Path, typer.Option(help="Written: tasks for demonstrations.")],
-    rest: Annotated[Path, typer.Option(help="Written: what stays for RL; may be SOURCE.")],
-    share: Annotated[float, typer.Option(help="Of the tasks, by whole clusters.")] = 0.4,
-    seed: Annotated[int, typer.Option(help="Of the order of clusters.")] = 0,
+    beside: Annotated[Path, typer.Option(help="The FILE that it was built beside.")],
+    supervised: Annotated[Path, typer.Option(help="Output: tasks for demonstrations.")],
+    rest: Annotated[Path, typer.Option(help="Output: tasks that stay for RL; may be SOURCE itself.")],
+    share: Annotated[float, typer.Option(help="Share of the tasks to set apart, in whole clusters.")] = 0.4,
+    seed: Annotated[int, typer.Option(help="Seed for the order of the clusters.")] = 0,
 ) -> None:
-    """Set whole clusters of further RL tasks apart, to collect demonstrations on them. REST may be SOURCE itself."""
+    """Set whole clusters of additional RL tasks apart, for collecting demonstrations."""
     from rmlab.microswe.build.clusters import demonstration_split
     from rmlab.microswe.task import read_tasks, write_tasks
 
@@ -59,11 +57,11 @@ def apart(
         raise UsageError(f"{source} was not built beside {beside}: name the file that it was built beside")
     if "set_apart" in metadata:
         raise UsageError(
-            f"{source} has been set apart already ({metadata['set_apart']}): what went to the other file is no more in it. "
+            f"{source} has been set apart already ({metadata['set_apart']}): the tasks in the other file are no longer in it. "
             "Build the whole file again first."
         )
     if len({path.resolve() for path in (supervised, rest, beside)}) < 3:
-        raise UsageError("the two files that are written and the one that the tasks were built beside must be three")
+        raise UsageError("--supervised, --rest and --beside must be three different files")
     check_output(supervised, [source, beside])
     check_output(rest, [beside])
     stay, going = demonstration_split(tasks, there, share, seed)
@@ -85,36 +83,33 @@ def apart(
     epilog="Example: `rmlab tasks check rmlab/starter/tasks.parquet rmlab/starter/tasks_rl.parquet -o runs/fewer`",
 )
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Tasks files; those built beside one another together.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Tasks files; name files that were built beside one another together.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the files without such tasks, and dropped.json.")
+        Path | None,
+        typer.Option("-o", "--output", help="Folder to write the files without such tasks to, and dropped.json."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that run programs. Default: one a core.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that run programs. Default: one per core.")] = None,
 ) -> None:
-    """Say which tasks may not stand in a set: answers that can be imported, originals near the limits."""
+    """Find tasks that are unfit for use: answers that can be imported, originals near the limits."""
     from rmlab.microswe.sandbox import default_workers
     from rmlab.microswe.task import read_tasks, tasks_fingerprint, write_tasks
 
     names = [path.name for path in files]
     if len(set(names)) < len(names):
         raise UsageError(
-            f"two of the files have the same name ({', '.join(names)}), and they are written into one folder"
+            f"two of the files have the same name ({', '.join(names)}), but all are written into one folder"
         )
     read = [read_tasks(path) for path in files]
     dropped = [_dropped(tasks, default_workers() if workers is None else workers) for tasks, _ in read]
     for path, (tasks, _), out in zip(files, read, dropped, strict=True):
         reasons = Counter(about["reason"] for about in out.values())
-        words = (
-            "; ".join(f"{number:,}: {reason}" for reason, number in reasons.most_common()) or "all may stand in a set"
-        )
-        print(
-            f"{path}: {len(out):,} of {len(tasks):,} tasks may not stand in a set" if out else str(path),
-            words,
-            sep=": ",
-        )
+        words = "; ".join(f"{number:,}: {reason}" for reason, number in reasons.most_common()) or "all are fit for use"
+        print(f"{path}: {len(out):,} of {len(tasks):,} tasks are unfit for use" if out else str(path), words, sep=": ")
     if output is None:
         if any(dropped):
-            raise DataError("some tasks may not stand in a set: `-o FOLDER` writes the files without them")
+            raise DataError("some tasks are unfit for use: `-o FOLDER` writes the files without them")
         return
     for name in (*names, DROPPED):
         check_output(output / name, files)
@@ -132,7 +127,7 @@ def check(
 
 
 def _without_request(about: dict[str, str]) -> dict[str, str]:
-    """What a file says of what made it, for one of fewer tasks: that is not what `rmlab tasks build` was asked for."""
+    """The metadata of a file, for one of fewer tasks: without the hash of the request that `rmlab tasks build` was given."""
     return {name: value for name, value in about.items() if name != "config_hash"}
 
 
@@ -144,7 +139,7 @@ def _apart_counts(tasks: "Sequence[Task]") -> str:
 
 
 def _dropped(tasks: "Sequence[Task]", workers: int) -> dict[str, dict[str, str]]:
-    """task_id → function and reason, of the tasks that may not stand in a set."""
+    """task_id → function and reason, of the tasks that are unfit for use."""
     from rmlab.microswe.build.extension import BaseTasks, functions_of
     from rmlab.microswe.build.fitness import unfit
 

@@ -1,4 +1,4 @@
-"""`rmlab trajectories ...`: sets of trajectories, looked at, measured, split and joined."""
+"""`rmlab trajectories ...`: shows, measures, splits and joins trajectory sets."""
 
 import json
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rmlab.trajectories.record import Trajectory
     from rmlab.trajectories.splitting import By
 
-app = typer.Typer(no_args_is_help=True, help="Sets of trajectories: look at them, measure them, split them, join them.")
+app = typer.Typer(no_args_is_help=True, help="Show, measure, split and join trajectory sets.")
 
 MOST = 8  # attempts of a task that are shown whole
 
@@ -24,7 +24,8 @@ MOST = 8  # attempts of a task that are shown whole
 def lengths(
     path: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
     tokenizer: Annotated[
-        str, typer.Option(help="A folder with tokenizer.json, or starter: the one of the shipped trajectories.")
+        str,
+        typer.Option(help="A folder with tokenizer.json, or starter for the tokenizer of the shipped trajectories."),
     ] = "starter",
     budget: Annotated[
         list[int] | None,
@@ -32,11 +33,11 @@ def lengths(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
-    """How many trajectories fit a context, by label: as they are, and with their observations cut in the middle."""
+    """Count how many trajectories fit a context, by label: as they are, and with their observations cut in the middle."""
     from rmlab.verifiers.lengths import measure_lengths
 
     if any(tokens < 256 for tokens in budget or []):
-        raise UsageError("--budget is a number of tokens, at least 256")
+        raise UsageError("--budget must be at least 256 tokens")
     result = measure_lengths(path, tokenizer, budget or [])
     print(json.dumps(result) if as_json else "\n".join(_length_lines(result)))
     return result
@@ -49,7 +50,7 @@ def join(
     paths: Annotated[list[Path], typer.Argument(help="Trajectory sets (Parquet) of the same tasks and environment.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The set to write.")],
 ) -> None:
-    """Make one set of several that `rmlab collect` wrote in pieces."""
+    """Join several sets that `rmlab collect` wrote into one."""
     from rmlab.trajectories.parts import union
     from rmlab.trajectories.store import write_trajectories
 
@@ -71,27 +72,27 @@ def join(
 def split(
     path: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The set to write.")],
-    by: Annotated[str, typer.Option(help="repository, task, or time (the oldest attempts first).")] = "repository",
+    by: Annotated[str, typer.Option(help="Split by repository, task, or time (oldest attempts first).")] = "repository",
     part: Annotated[
         list[str] | None,
         typer.Option(
             help="PART=SHARE; may be given several times. Default: verifier=0.7 validation=0.1 evaluation=0.2."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Which repositories or tasks come first; time needs none.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the order of repositories or tasks; not used with time.")] = 0,
     near: Annotated[
         float,
-        typer.Option(help="Issues whose words overlap by this share (Jaccard) go into one part. 0 = do not look."),
+        typer.Option(help="Issues whose words overlap by this share (Jaccard) go into one part. 0 = do not compare."),
     ] = 0.8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
-    """Split a set into parts that share no repository (or task), nor an issue that is almost the same."""
+    """Split a set into parts that share no repository (or task) and no nearly identical issue."""
     from rmlab.trajectories.splitting import parse_shares, split_set
 
     shares = parse_shares(part or [])
     check_output(out, [path])
     if not 0 <= near <= 1:
-        raise UsageError(f"--near {near:g}: it is a share from 0 (do not look) to 1")
+        raise UsageError(f"--near {near:g}: must be a share from 0 (do not compare) to 1")
     result = split_set(path, out, cast("By", by), shares, seed, near)
     print(json.dumps(result) if as_json else "\n".join([*_split_lines(result), f"written to {out}"]))
     return result
@@ -103,10 +104,10 @@ def show(
     which: Annotated[
         str | None,
         typer.Argument(
-            help="A trajectory_id (or its start) or a task_id; none = a table of policies.", show_default=False
+            help="A trajectory_id (or its start) or a task_id. Default: a table of policies.", show_default=False
         ),
     ] = None,
-    width: Annotated[int, typer.Option(help="Characters of each turn that are shown; 0 = all.")] = 600,
+    width: Annotated[int, typer.Option(help="Characters to show of each turn; 0 = all.")] = 600,
 ) -> None:
     """Show a set's policies and labels, or one trajectory turn by turn."""
     from rmlab.trajectories.store import iterate_trajectories
@@ -121,7 +122,7 @@ def show(
     ]
     if not attempts:
         raise DataError(
-            f"{path} has no trajectory and no task {which!r}. `rmlab trajectories show {path}` says what is there."
+            f"{path} has no trajectory and no task {which!r}. `rmlab trajectories show {path}` lists what is there."
         )
     if len(attempts) > MOST:
         print(f"{which}: {counted(len(attempts), 'attempt')}, the first {MOST} are shown")
@@ -204,7 +205,7 @@ def _split_lines(result: dict[str, Any]) -> list[str]:
             f"{row.get('labelled', 0):>10,}{row.get('resolved', 0):>10,}"
         )
     shown.append(
-        f"issues that are nearly the same: {result['near_duplicates']:,} pairs, {result['joined_groups']:,} groups joined because of them"
+        f"nearly identical issues: {result['near_duplicates']:,} pairs, {result['joined_groups']:,} groups joined because of them"
     )
     shown += [f"  {n['a']} ~ {n['b']} ({n['overlap']:.2f})" for n in result["near"][:3]]
     return shown

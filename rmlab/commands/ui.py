@@ -1,4 +1,4 @@
-"""`rmlab ui`: the MLflow UI over the project's store."""
+"""`rmlab ui`: the MLflow UI for the project's store."""
 
 import sys
 from typing import Annotated
@@ -13,10 +13,10 @@ app = typer.Typer()
 
 @app.command(epilog="Example: `rmlab ui --port 5005`")
 def ui(
-    port: Annotated[int | None, typer.Option(help="Default: the first free one from 5000 on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Default: the first free port from 5000 on.")] = None,
     store: Annotated[str | None, typer.Option(help="A sqlite URI. Default: the project's own store.")] = None,
 ) -> None:
-    """Open the MLflow UI over the project's store, on 127.0.0.1."""
+    """Open the MLflow UI for the project's store, on 127.0.0.1."""
     from rmlab.pages.report_page import draw_missing
     from rmlab.tracking.store import Store
     from rmlab.tracking.ui import bring_up, choose_port, serve
@@ -36,11 +36,11 @@ def ui(
 
 
 SINGLE = {
-    "collections": "Trajectories that policies left in micro-SWE, one run a set (rmlab collect)",
+    "collections": "Trajectories of policies in micro-SWE, one run per set (rmlab collect)",
     "policies": "Policies: warm starts and reinforcement learning that no sweep launched (rmlab warm-start, rmlab rl)",
     "verifiers": "Verifiers that no sweep trained (rmlab train)",
 }
-"""What experiments are about that belong to no sweep."""
+"""Descriptions of the experiments that belong to no sweep."""
 
 
 def _descriptions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`-q` and `-v`: how much the commands that show progress tell of it; and a word while a command is still importing."""
+"""`-q` and `-v`: how much progress a command shows; and a message while a command is still importing."""
 
 import functools
 import sys
@@ -14,9 +14,10 @@ from rmlab.errors import UsageError
 from rmlab.progress import set_verbosity
 
 OPTIONS = {
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress: results and errors alone.")],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors, no progress.")],
     "verbose": Annotated[
-        bool, typer.Option("--verbose", "-v", help="Progress as lines that stay, logs named, tables in full.")
+        bool,
+        typer.Option("--verbose", "-v", help="Print progress as lines that stay, name the logs, show tables in full."),
     ],
 }
 PATIENCE_SECONDS = 0.8
@@ -39,8 +40,8 @@ def tells_progress(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def word_while_starting() -> Iterator[None]:
-    """Where errors go to a terminal, a command that has printed nothing for a moment (it imports torch, say) shows a word, which its
-    first output takes the place of."""
+    """Where errors go to a terminal, a command that has printed nothing for a moment (it may be importing torch) shows a message, which
+    its first output replaces."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,5 +1,5 @@
-"""How far a job is, told through a file beside its log: where jobs run on other machines, or in processes of another launcher,
-no pipe leads back, but all see the runs folder."""
+"""The progress of a job, through a file beside its log: jobs on other machines, or in processes of another launcher, have no
+pipe to the parent, but all see the runs folder."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which GPUs this machine has, and who may use which: one GPU a cell, or a part of one.
+"""Which GPUs this machine has, and which cell may use which: one GPU per cell, or a part of one.
 
 Nothing here touches CUDA. A GPU is held by a file lock in the runs folder, so two sweeps on one machine share its GPUs, and
 the kernel frees it when its holder ends, however it ends.

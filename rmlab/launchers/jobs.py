@@ -1,4 +1,4 @@
-"""What every launcher takes and gives: jobs from a queue, events about what becomes of them.
+"""The interface of every launcher: it takes jobs from a queue and reports events about them.
 
 A launcher runs jobs, each in a process of its own, somewhere: on this machine (`local`), through a cluster's scheduler
 (`slurm`), on a Ray cluster (`ray`), or by any launcher of Hydra (`hydra`). What a cell does is the same everywhere: `call`.
@@ -146,7 +146,7 @@ def call(job: Job) -> Any:
         now = program.identity(configs[0]).config_hash
         if now != job.planned:
             raise RmlabError(
-                f"{job.name} is now another run ({now}) than when the sweep was planned ({job.planned}): "
+                f"{job.name} is now a different run ({now}) from the planned one ({job.planned}): "
                 "code or data changed since. Give the command again; finished cells of this state stay finished."
             )
     with explains_full_memory():

@@ -1,4 +1,4 @@
-"""One process a job, W at once, on this machine: nothing of one run (memory, seeds, threads) is left for the next.
+"""One process per job, W at once, on this machine, so that no state of one run (memory, seeds, threads) reaches the next.
 
 The processes are forked from a fork server that has imported the heavy modules once, has read what all of them read (`warmup`),
 and has done nothing else: no CUDA, no thread of its own but Arrow's, which are made anew in a fork. Where there are GPUs, each
@@ -165,7 +165,7 @@ def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_g
     names = visible_gpus() if device != "cpu" else []
     threads = OmegaConf.select(config, "training.threads") or 1
     if cells_per_gpu < 1:
-        raise UsageError(f"cells_per_gpu={cells_per_gpu}: at least one cell runs on a GPU")
+        raise UsageError(f"cells_per_gpu={cells_per_gpu}: must be at least 1")
     if OmegaConf.select(config, "runtime.processes") not in (None, 1):
         return LocalLauncher(workers or 1)
     usual = len(names) * cells_per_gpu or (1 if device == "cuda" else max(1, usable_cores() // threads))
@@ -197,7 +197,7 @@ def how_it_ended(exit_code: int | None) -> str:
     if exit_code == -signal.SIGKILL:
         return "the process was killed (signal 9): out of memory, or by hand"
     if exit_code == EXIT_CODE:
-        return "the process lost the lease on its cell and could not say more (the store was out of reach, or it stood still)"
+        return "the process lost the lease on its cell, without details (the store was unreachable, or the process was suspended)"
     if exit_code is not None and exit_code < 0:
         return f"the process ended by signal {-exit_code} ({signal.Signals(-exit_code).name})"
     return f"the process ended with exit code {exit_code} before its work was done"
@@ -207,7 +207,7 @@ def _end(running: Sequence[_Running]) -> None:
     with all_end([one.process for one in running]):
         if running:
             who = counted(len(running), "cell") if running[0].job.planned else running[0].job.name
-            print(f"\nWaiting for {who} to stop. Ctrl-C again ends at once what has not.", file=sys.stderr, flush=True)
+            print(f"\nWaiting for {who} to stop. Press Ctrl-C again to end them at once.", file=sys.stderr, flush=True)
         for one in running:
             one.process.terminate()
     for one in running:

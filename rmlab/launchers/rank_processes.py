@@ -1,10 +1,10 @@
 """One run on several GPUs: its processes (ranks) are started here, and end together.
 
-The process that was asked for the run starts one rank a GPU and waits. Rank 0 does all that a run by itself does; its result, its
-progress and its errors come back through a pipe. Ctrl-C goes to rank 0, which ends the training after a step, with a checkpoint.
-Where a rank is killed or fails, all are ended, and what was wrong is said once.
+The process that was asked for the run starts one rank per GPU and waits. Rank 0 does everything that a single run does; its result,
+progress and errors come back through a pipe. Ctrl-C goes to rank 0, which ends the training after a step, with a checkpoint.
+If a rank is killed or fails, all are ended, and the error is reported once.
 
-On Slurm one task a node does so for the GPUs of its node: `srun --ntasks-per-node=1 rmlab train runtime=multi_gpu`. Node 0 tracks.
+On Slurm one task per node does so for the GPUs of its node: `srun --ntasks-per-node=1 rmlab train runtime=multi_gpu`. Node 0 tracks.
 """
 
 import multiprocessing
@@ -54,7 +54,7 @@ class Nodes:
             return cls()
         if (tasks := int(environment.get("SLURM_STEP_NUM_TASKS", number))) != number:
             raise UsageError(
-                f"runtime.processes: srun started {tasks} tasks on {number} nodes. Start one a node "
+                f"runtime.processes: srun started {tasks} tasks on {number} nodes. Start one per node "
                 "(--ntasks-per-node=1): each starts a process for every GPU of its node."
             )
         shown = subprocess.run(
@@ -76,7 +76,7 @@ def ranks_to_start(runtime: SeveralGpusRuntimeConfig) -> int:
     gpus = (len(visible_gpus()) or _gpus_of_torch()) if runtime.device != "cpu" else 0
     if gpus and runtime.processes > gpus:
         raise UsageError(
-            f"runtime.processes={runtime.processes}: {gpus} GPUs are visible here. Lower it, or set it to 0 for as many as there are."
+            f"runtime.processes={runtime.processes}: {gpus} GPUs are visible here. Lower it, or set it to 0 to use all of them."
         )
     number = runtime.processes or max(gpus, 1)
     return number if number > 1 or Nodes.of_environment().number > 1 else 0
@@ -178,7 +178,7 @@ def _worst(rank: _Rank, kind: str, content: Any, running: Mapping[Connection, _R
         print(trace, file=sys.stderr, flush=True)
     beside = f" What the other ranks printed is in {log}." if log.is_file() else ""
     return RmlabError(
-        f"rank {rank.index}: {content}. All ranks were ended; the same command goes on from the last checkpoint.{beside}"
+        f"rank {rank.index}: {content}. All ranks were ended; the same command continues from the last checkpoint.{beside}"
     )
 
 

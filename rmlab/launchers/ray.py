@@ -1,4 +1,4 @@
-"""Cells as tasks of a Ray cluster, on Ray's own API: one process a cell, wherever Ray has room.
+"""Cells as tasks of a Ray cluster, through Ray's own API: one process per cell, wherever Ray has room.
 
 Every node needs the clone and the environment at the same path, and a tracking store that all reach (`tracking.uri`: a server or
 a database). Ray is an extra of its own (`pip install -e .[ray]`): it is large, and writes a token into the user's home.
@@ -46,7 +46,7 @@ class RayLauncher:
             except ConnectionError as error:
                 raise RmlabError(
                     f"hydra/launcher=ray: no cluster at {self.address} ({str(error).splitlines()[0]}). "
-                    "Start one (ray start --head), or hydra.launcher.address=null starts one here."
+                    "Start one (ray start --head), or let hydra.launcher.address=null start one here."
                 ) from error
         # max_calls=1: the process ends with its cell, so nothing of one cell (memory, threads, CUDA) is left for the next.
         task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, max_calls=1, **self.more)(

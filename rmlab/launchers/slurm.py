@@ -77,7 +77,7 @@ class SlurmLauncher:
             executor = submitit.AutoExecutor(folder=runs_folder() / "slurm", cluster=self.cluster)
         except RuntimeError as error:
             raise RmlabError(
-                f"hydra/launcher=slurm: {error}. Is this a login node? hydra.launcher.cluster=local tries it here."
+                f"hydra/launcher=slurm: {error}. Is this a login node? Use hydra.launcher.cluster=local to try it here."
             ) from error
         asked = {
             "timeout_min": self.minutes,

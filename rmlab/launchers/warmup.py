@@ -1,4 +1,4 @@
-"""What all cells read alike is imported and read once: by the fork server, before the first cell is forked from it.
+"""Data and modules that all cells need are loaded once, by the fork server, before the first cell is forked from it.
 
 A program names in `PRELOAD` the modules that it needs, and in `SHARED` what its cells read: a configuration key, and the function
 that reads what the key names, as `module:function`. The function remembers what it read of which content. A cell finds it
@@ -88,7 +88,7 @@ def _reported(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         print(
-            f"rmlab: the fork server could not {what} ({type(error).__name__}: {error}), so each cell does it anew",
+            f"rmlab: the fork server could not {what} ({type(error).__name__}: {error}), so each cell does it again",
             file=sys.stderr,
             flush=True,
         )

@@ -5,9 +5,9 @@ RM@k and pass@k as in SWE-RM (arXiv 2512.21919) and Chen et al. 2021 (arXiv 2107
 
 Score-weighted majority: of k attempts drawn from one task's, the label of the patch with the largest sum of scores.
 
-Exact: for every sum that a patch may reach, the draws are counted in which no other patch reaches more, by convolution over
-the number of attempts that each patch gives. That takes the subsets of each patch's attempts, 2^n of n, so for many copies of one
-patch among many attempts 1,000 seeded draws stand in for it. Sums are compared to 12 decimals: 0.1 + 0.2 ties with 0.3.
+Exact: for every sum that a patch can reach, count the draws in which no other patch reaches more, by convolution over
+the number of attempts that each patch contributes. This enumerates the subsets of each patch's attempts, 2^n for n of them, so with
+many copies of one patch 1,000 seeded draws are used instead. Sums are compared to 12 decimals: 0.1 + 0.2 ties with 0.3.
 
 Axes: N attempts of one task, P patches, V sums, T patches that tie at a sum, K attempts drawn, S draws, J sizes of k.
 """

@@ -1,8 +1,8 @@
-"""Selection and discrimination by patch: attempts at one task with one and the same patch stand or fall together.
+"""Selection and discrimination by patch: attempts at one task with the same patch succeed or fail together.
 
-RM@k over attempts can fall with k though the AUC is high, because copies of the right patch are one ticket and wrong ones are
-many. So the same is asked of distinct patches, and of the patch with the largest sum of scores (score-weighted majority).
-An attempt without a patch is a patch of its own.
+RM@k over attempts can fall with k even if the AUC is high, because copies of the right patch count as one candidate while wrong
+patches are many. So the same metrics are computed over distinct patches, and for the patch with the largest sum of scores
+(score-weighted majority). An attempt without a patch counts as a patch of its own.
 """
 
 from dataclasses import dataclass

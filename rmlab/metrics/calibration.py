@@ -1,15 +1,15 @@
 """Calibration: does a score of 0.7 mean that 70 % of such attempts are resolved?
 
-Everything but top_label is about the positive class: the score is compared with the rate of resolved attempts, not the
-larger of (s, 1 - s) with the rate of right answers. Scored and labelled rows only. Binned sums carry bins on the last axis, so
+Everything except top_label is about the positive class: the score is compared with the rate of resolved attempts, not the
+larger of (s, 1 - s) with the rate of correct answers. Scored and labelled rows only. Binned sums have the bins on the last axis, so
 that one formula serves a table and a thousand resamples of it.
 
-Selective use: how often is a verifier wrong when it may abstain where it is least sure?
+Selective use: how often is a verifier wrong when it may abstain where it is least confident?
 
-Rows are taken from the most confident on; coverage is the share that is taken, risk the share of errors among them
+Rows are accepted in order of decreasing confidence; coverage is the share accepted, risk the share of errors among them
 (El-Yaniv and Wiener 2010). AURC is the mean risk over all coverages 1/n, 2/n, ..., 1; excess AURC (Geifman et al. 2019) is
-what a perfect order of the same errors would save. Rows of one confidence come in random order: values are exact
-expectations over it. Two uses: of every attempt (is the likelier answer wrong?) and of what best-of-all picks at each task
+what a perfect order of the same errors would save. Rows of equal confidence come in random order: values are exact
+expectations over it. Two uses: every attempt (is the likelier answer wrong?) and the pick of best-of-all at each task
 (is the pick unresolved?), where a low best score is a reason to pick nothing.
 """
 

@@ -1,11 +1,11 @@
 """Is one verifier better than another on the same trajectories?
 
-Paired: both tables score the same attempts, so their shared luck with tasks cancels. Where there is no difference, it
+Paired: both tables score the same attempts, so the luck with tasks that they share cancels. If there is no difference, it
 does not matter which of the two scores of a cluster is called A; the test swaps them for whole clusters at random.
 
 Where rows of different clusters are ordered or binned together (pooled AUC, AURC, every ECE), a swap would mix two
-calibrations: with equal ranks and other calibration it never rejects, with equal calibration errors of opposite sign too often.
-There the test is the bootstrap's: how often does a replicate lie as far from their mean as the difference from 0?
+calibrations: with equal ranks but different calibration it never rejects, with equal calibration errors of opposite sign too often.
+These metrics use a bootstrap test: how often is a replicate as far from the replicates' mean as the difference is from 0?
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Metrics by their definitions: the exact values that a report gives of a table, before any resampling.
+"""Metrics computed by definition: the exact values that a report gives for a table, before any resampling.
 
 Plain numbers and None (undefined), by the names of the registry.
 """

@@ -1,13 +1,13 @@
-"""Discrimination: does a resolved attempt score above an unresolved one, and what does the gradient see of it?
+"""Discrimination: does a resolved attempt score above an unresolved one, and how much of that reaches the gradient?
 
-Three AUCs, since they answer different questions. Pooled: any two attempts. Within task: two attempts at one task,
-which is all that best-of-k and group-relative advantages see. Between tasks: two attempts at different tasks, which a
+There are three AUCs, because they answer different questions. Pooled: any two attempts. Within task: two attempts at one task,
+which is all that best-of-k and group-relative advantages see. Between tasks: two attempts at different tasks, where a
 score that only knows how hard a task is already does well. Exactly: pooled = w·within + (1 - w)·between, with w the
 share of pairs that lie within a task.
 
-Advantages: how well do a verifier's group-relative advantages point where the true ones point? GRPO and GSPO centre the rewards of one
-task's attempts; only the centred scores reach the policy. A spread of scores among attempts that are all resolved, or all unresolved, is
-pure noise in the gradient.
+Advantages: how well do a verifier's group-relative advantages agree in direction with the true ones? GRPO and GSPO centre the rewards
+of one task's attempts, so only the centred scores reach the policy. A spread of scores among attempts that are all resolved, or all
+unresolved, is pure noise in the gradient.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
-"""Selection by tests, by a score, and by both: what do the results of tests add to a verifier?
+"""Selection by tests, by a score, and by both: what do test results add to a verifier?
 
 R2E-Gym's three selectors (Jain et al. 2025, arXiv 2504.07164, and its published notebook) of k drawn attempts:
 execution_free: the best score. execution_based: the most regression tests passed, then the best on generated tests.
 hybrid: of the max(3, floor(k/2)) best scores (ties by regression, then generated tests), the most regression tests passed, then
-the best on generated tests, then the best score. What is still tied counts as the mean of the tied. The notebook draws 1,000
-subsets a task and k; here all are exact expectations over draws without replacement.
+the best on generated tests, then the best score. Remaining ties count as the mean of the tied attempts. The notebook draws 1,000
+subsets per task and k; here all values are exact expectations over draws without replacement.
 """
 
 from collections.abc import Sequence

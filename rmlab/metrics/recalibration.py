@@ -1,7 +1,7 @@
 """Logistic recalibration: which intercept and slope on the logit would make the scores right?
 
-P(resolved) = σ(intercept + slope · logit s), both fitted at once by maximum likelihood. Slope 1 and intercept 0 are a
-calibrated score; a slope below 1 is an overconfident one.
+P(resolved) = σ(intercept + slope · logit s), both fitted jointly by maximum likelihood. Slope 1 and intercept 0 mean a
+calibrated score; a slope below 1 means an overconfident one.
 """
 
 from collections.abc import Callable, Mapping, Sequence

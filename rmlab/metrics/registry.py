@@ -1,8 +1,8 @@
-"""The registry of metrics: what each is called, means, and is computed by.
+"""The registry of metrics: the name, meaning and implementation of each.
 
 Report, intervals, comparisons, tables, MLflow names and the list in analysis/metrics.md (`python -m rmlab.metrics.registry`
-prints it) follow from METRICS. To add a metric, write a Statistic (as those of weighted.py) and name it here: its value is
-that of weights of 1. Where definitions.py gives its exact value, the Statistic gives only the intervals; the tests compare the two.
+prints it) follow from METRICS. To add a metric, write a Statistic (like those in weighted.py) and register it here: its value is
+that with all weights 1. If definitions.py gives its exact value, the Statistic gives only the intervals; the tests compare the two.
 """
 
 from dataclasses import dataclass

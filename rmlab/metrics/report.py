@@ -1,7 +1,7 @@
 """The report: every metric of one score table, by the names of the contract, with intervals.
 
-`rmlab evaluate --json` prints it, training runs track it, figures read it. Plain numbers, strings and None (undefined),
-so that it is JSON as it stands.
+`rmlab evaluate --json` prints it, training runs track it, figures read it. It holds only plain numbers, strings and None
+(undefined), so that it can be written as JSON.
 """
 
 from dataclasses import replace

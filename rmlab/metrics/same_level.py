@@ -1,4 +1,4 @@
-"""How often do the tests of levels reject where nothing differs? The seeds of one level, half against half."""
+"""How often do the tests between levels reject when there is no difference? Compares half of a level's seeds with the other half."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

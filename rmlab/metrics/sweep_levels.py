@@ -1,8 +1,8 @@
 """Do two levels of a sweep differ, or only their seeds, or only these tasks?
 
 Each level was trained with S seeds and scored on the same trajectories; seeds are paired with those of the baseline. The
-mean difference varies for three reasons that a referee asks for: other seeds, other tasks, and seeds that do well on
-other tasks (counted once, not twice). Fewer than 3 seeds: no test. Every test says how large a difference it would have shown.
+mean difference varies for three reasons: the seeds, the tasks, and their interaction, since seeds do well on
+different tasks (counted once, not twice). Fewer than 3 seeds: no test. Every test states how large a difference it could detect.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Who belongs with whom: the labelled rows of a score table with the groups that every metric needs.
+"""The labelled rows of a score table, with the groups that every metric needs.
 
 Attempts are grouped by (task, policy): a verifier must not win by telling policies apart, so a grouped value is taken
 per policy and averaged over the policies where it is defined. Clusters are what the bootstrap resamples.

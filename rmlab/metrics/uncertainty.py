@@ -1,13 +1,12 @@
-"""How far may a metric be off because these tasks were drawn and not others?
+"""How far can a metric be off because these tasks were drawn and not others?
 
-Attempts at one task (and at near-copies of its function, or at one repository) stand or fall together, so whole
+Attempts at one task (and at near-copies of its function, or in one repository) tend to succeed or fail together, so whole
 clusters are resampled, never rows. Intervals are percentile intervals, except for calibration errors: their bootstrap
-is biased upwards (resampled bins are noisier), which basic intervals turn around. Where two errors are compared, or an
-error is taken less its noise floor, the quantiles are moved by that bias instead (recentred): the two sides' bias is
-alike, or is what the floor is about. Every interval
-holds its estimate.
+is biased upwards (resampled bins are noisier), which basic intervals correct. Where two errors are compared, or the
+noise floor is subtracted from an error, the quantiles are shifted by that bias instead (recentred): the bias of both sides is
+similar, or is what the floor measures. Every interval contains its estimate.
 
-Two looks at the same tasks: by how much did a mean change? Clusters are resampled, and both looks with them.
+Two measurements on the same tasks: by how much did a mean change? Clusters are resampled, with both measurements at once.
 
 Percentile intervals of 2,000 resamples.
 """

@@ -3,8 +3,8 @@
 A bootstrap replicate gives each cluster the number of times it was drawn; copies of one task count as different tasks.
 Most metrics are functions of sums over clusters, so a thousand replicates are one matrix product; weighted_sorted.py
 has those that need the rows in order. Each value equals the definition (best_of_k.py, discrimination.py,
-calibration.py, advantage.py) on the table that is really resampled, the recalibration's coefficients nearly: the tests
-compare them.
+calibration.py) on the table that is actually resampled; for the coefficients of the recalibration this holds approximately.
+The tests compare them.
 
 Axes: R weightings, C clusters, P policies, J sizes of k, N rows.
 """

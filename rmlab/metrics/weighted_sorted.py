@@ -1,4 +1,4 @@
-"""Metrics under weights of clusters that need one pass over the rows, sorted by score or by confidence.
+"""Metrics under cluster weights that need one pass over the rows, sorted by score or by confidence.
 
 Axes as in weighted.py; E edges between runs of rows with one value, S sums, B bins.
 """

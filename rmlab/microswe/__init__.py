@@ -1,11 +1,11 @@
 """micro-SWE: an environment small enough for one GPU and real in every part.
 
-actions      the actions an agent has, and what is answered to one that cannot be read
-episode      one attempt, turn by turn, up to its label; the programs that a recorded attempt's edits made
+actions      the actions of an agent, and the answer to an unreadable one
+episode      one attempt, turn by turn, up to its label; the programs that the edits of a recorded attempt produced
 loading      the tasks that hold on this machine
 task         the record of a task and its file
 values       outputs as text: encoding, comparison, what is shown
 
-build        tasks, and how they come about (`rmlab tasks build`)
-sandbox      code that anyone wrote, run so that it can harm nothing
+build        how tasks are made (`rmlab tasks build`)
+sandbox      runs untrusted code so that it can do no harm
 """

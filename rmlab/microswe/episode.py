@@ -56,13 +56,13 @@ class Evidence(StrEnum):
 class Edits(StrEnum):
     """What an edit changes."""
 
-    build_up = "build_up"  # the program as it stands: a wrong edit stays until its line is put back
-    start_over = "start_over"  # the issue's program: the last edit alone counts, so a bug of two lines cannot be mended
+    build_up = "build_up"  # the current program: a wrong edit stays until its line is restored
+    start_over = "start_over"  # the issue's program: only the last edit counts, so a bug of two lines cannot be fixed
 
 
 @dataclass
 class EnvironmentConfig:
-    """evidence, edits: see Evidence and Edits. max_turns: actions an attempt has. retries: of a failure of the sandbox."""
+    """evidence, edits: see Evidence and Edits. max_turns: actions per attempt. retries: how often a sandbox failure is retried."""
 
     evidence: Evidence = Evidence.final
     edits: Edits = field(default=Edits.build_up, metadata=OMIT_DEFAULT)
@@ -71,7 +71,7 @@ class EnvironmentConfig:
 
     def __post_init__(self) -> None:
         if self.max_turns < 1:
-            raise UsageError(f"environment.max_turns={self.max_turns}: it is at least 1")
+            raise UsageError(f"environment.max_turns={self.max_turns}: must be at least 1")
 
 
 class Episode:

@@ -151,7 +151,7 @@ def run_all(programs: Sequence[Program], sandbox: Sandbox) -> dict[Program, Outc
             return found
     raise RmlabError(
         f"the sandbox failed {1 + RETRIES} times on {len(left)} programs, {left[0].entry} among them ({why}): "
-        "`rmlab doctor` says what works on this machine."
+        "`rmlab doctor` shows what works on this machine."
     )
 
 

@@ -109,6 +109,6 @@ def read_tasks(path: Path) -> tuple[list[Task], dict[str, str]]:
     stated = metadata.get("fingerprint")
     if stated is not None and stated != tasks_fingerprint(tasks):
         raise DataError(
-            f"{path}: its content does not match its fingerprint {stated}: the file was altered. Fetch or build it again."
+            f"{path}: its content does not match its fingerprint {stated}: the file was modified. Fetch or build it again."
         )
     return tasks, metadata

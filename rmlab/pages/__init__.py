@@ -1,4 +1,4 @@
-"""What people read: reports in a terminal, report pages, and the reader of scored trajectories.
+"""Output for people: reports in a terminal, report pages, and the browser of scored trajectories.
 
 browse          scored attempts with their trajectories, worst mistakes first: as a page, or over HTTP
 html            a page that loads nothing: text escaped, data and code embedded, a policy that forbids the rest

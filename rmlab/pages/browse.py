@@ -207,7 +207,7 @@ def browse_server(title: str, attempts: ScoredAttempts, port: int = 0) -> Thread
     Raises RmlabError where the port is taken, UsageError where it is no port.
     """
     if not 0 <= port < 65536:
-        raise UsageError(f"--port {port}: a port is a number from 1 to 65535")
+        raise UsageError(f"--port {port}: must be a number from 1 to 65535")
     html = _markup(title, attempts, {}, served=True).encode()  # it asks for rows and turns
     csp = (
         policy(asset("browse.css"), asset("highlight.js") + asset("browse.js"), connect=True)

@@ -33,7 +33,7 @@ def show(title: str, report: Report) -> None:
         console.print(f"  {note}", style="dim", markup=False)
     console.print(_curve_table(report))
     if report["score_rate"] == 0:
-        console.print("No attempt is scored: there is nothing to say of scores.", style="dim")
+        console.print("No attempt has a score, so there are no metrics of scores.", style="dim")
         return
     console.print(_metric_table(report))
     if report["post_hoc"] is not None:
@@ -66,7 +66,7 @@ def how_far(report: Report) -> list[str]:
     if report["clusters"] < FEW_CLUSTERS:
         lines.append(
             f"Only {counted(report['clusters'], 'cluster')}: intervals from so few are too narrow, "
-            "and other clusters may say something else."
+            "and other clusters may give another result."
         )
     reached = list(report["tasks_at_k"].values())
     if reached and reached[-1] < reached[0]:

@@ -146,11 +146,11 @@ WORK: dict[str, Callable[[Any, Assumed], Work]] = {
 def work_of(program: str, settings: Any, assumed: Assumed) -> Work:
     """Of a program's settings. Raises UsageError for one that plans nothing."""
     if program not in WORK:
-        raise UsageError(f"{program} has no plan; there are plans of {', '.join(WORK)}")
+        raise UsageError(f"{program} cannot be planned; these can: {', '.join(WORK)}")
     work = WORK[program](settings, assumed)
     runtime = getattr(settings, "runtime", None)
     if getattr(runtime, "processes", 1) == 0:
-        assumed.note("runtime.processes=0 takes all GPUs that are visible: 8, or as many as --gpus says")
+        assumed.note("runtime.processes=0 uses all visible GPUs: 8, or the number given by --gpus")
     if runtime is not None and runtime.device == "cpu" and work.phases:
-        assumed.note("it is set to run on the CPU (runtime.device=cpu); what is said here is of a GPU (runtime=cuda)")
+        assumed.note("it is configured for the CPU (runtime.device=cpu); this plan is for a GPU (runtime=cuda)")
     return work

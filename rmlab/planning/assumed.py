@@ -62,7 +62,7 @@ def model_shape(model: ModelConfig, assumed: Assumed) -> tuple[ModelShape, str]:
     except DataError:
         if (model.hidden_size, model.layers) == (ModelConfig.hidden_size, ModelConfig.layers):
             raise
-        assumed.note(f"{portable(model.pretrained)} is not there: the shape that model={model.name} states")
+        assumed.note(f"{portable(model.pretrained)} does not exist: the shape stated by model={model.name} is used")
         return shape_of(model), model.name
 
 
@@ -76,7 +76,7 @@ def named_shape(name: str) -> tuple[ModelShape, str]:
     known = known_shape(name)
     if known is None:
         raise DataError(
-            f"model.pretrained={name}: there is no such folder, and no open model whose shape is known by that name. Name a folder "
+            f"model.pretrained={name}: there is no such folder, and the shape of no open model is known by that name. Name a folder "
             "with config.json (weights are not read), or a model such as Qwen3-0.6B or SmolLM2-135M."
         )
     return known

@@ -46,12 +46,14 @@ def warm_start_work(settings: Any, assumed: Assumed) -> Work:
             assumed.note(f"lengths are estimated from the characters of {portable(path)}")
         else:
             assumed.note(
-                f"{portable(path)} is not there: {DEMONSTRATIONS:,} demonstrations of {assumed.episode} tokens are assumed"
+                f"{portable(path)} does not exist: {DEMONSTRATIONS:,} demonstrations of {assumed.episode} tokens are assumed"
             )
             lengths += [assumed.episode] * DEMONSTRATIONS
     if assumed.mean_tokens is not None:
         lengths = around(min(assumed.episode, config.capacity), config.capacity, len(lengths))
-        assumed.note(f"--mean-tokens {assumed.episode}: demonstrations of so many, the longest {lengths[-1]:,}")
+        assumed.note(
+            f"--mean-tokens {assumed.episode}: demonstrations of this length on average, the longest {lengths[-1]:,}"
+        )
     lengths = [n for n in sorted(lengths) if n <= config.capacity] or [EPISODE_TOKENS]
     count = min(config.most or len(lengths), len(lengths)) * config.repeat
     training = settings.training
@@ -93,8 +95,8 @@ def pretrain_work(settings: Any, assumed: Assumed) -> Work:
     half = config.dtype is Dtype.bfloat16
     run = TrainingMemory(half, 0, False, config.batch_tokens, rows, config.batch_tokens, 1, True)
     if assumed.mean_tokens is not None:
-        assumed.note("--mean-tokens says nothing of pretraining, which reads rows of training.context tokens")
-    assumed.note(f"training.max_minutes={config.max_minutes:g} may end it sooner")
+        assumed.note("--mean-tokens does not apply to pretraining, which reads rows of training.context tokens")
+    assumed.note(f"training.max_minutes={config.max_minutes:g} may end it earlier")
     return Work(name, (TrainingPhase(shape, one.scaled(steps), steps, run, "pretraining"),), half=half)
 
 
@@ -108,7 +110,7 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
     issue *= half  # packed into a row, attempts at one task are read behind one issue (`rmlab.models.packed`)
     assumed.note(
         f"attempts of {episode} tokens, {said} of them said in {EPISODE_TURNS} turns, are assumed"
-        + (f", {issue} in front of the first, which the attempts at one task share" if issue else "")
+        + (f", {issue} before the first, shared by the attempts at one task" if issue else "")
         + "; the time of their programs is not counted"
     )
     alike = max(loop.attempts / updates, 1)  # attempts at one task in an optimiser step
@@ -154,7 +156,7 @@ def _policy_shape(name: str, key: str, assumed: Assumed) -> tuple[ModelShape, st
         return named_shape(name)
     except DataError:
         assumed.note(
-            f"{key}={name} is no folder: the shape of SmolLM2-135M is assumed; name a folder, or an open model"
+            f"{key}={name} is not a folder: the shape of SmolLM2-135M is assumed; name a folder, or an open model"
         )
         small = known_shape("SmolLM2-135M")
         assert small is not None
@@ -180,7 +182,9 @@ def collect_work(settings: Any, assumed: Assumed) -> Work:
             names.append(model)
             phases.append(_rollouts(shape, attempts, policy.engine, assumed, f"{name}, {part}"))
     if scripted:
-        assumed.note(f"{scripted:,} attempts of scripts need the CPU alone (their programs: `rmlab bench execution`)")
+        assumed.note(
+            f"{scripted:,} attempts of scripts need only the CPU (for their programs, see `rmlab bench execution`)"
+        )
     if phases:
         assumed.note(
             f"attempts of {assumed.episode} tokens, {assumed.of_episode(SAID_TOKENS)} of them said, are assumed; the time of "

@@ -42,7 +42,7 @@ def plan_lines(question: Question, estimated: Estimate, command: str) -> list[st
     if estimated.offloaded:
         lines.append(
             f"machine     {_gib(estimated.offloaded / estimated.gpus)} of each GPU's largest micro-batch in its memory "
-            f"(runtime.offload), {_gib(estimated.offloaded)} of {counted(estimated.gpus, 'GPU')} at the most"
+            f"(runtime.offload), at most {_gib(estimated.offloaded)} for {counted(estimated.gpus, 'GPU')}"
         )
     lines.append(_verdict(estimated))
     lines += [f"            {line}" for line in advice(question, estimated)]
@@ -56,7 +56,7 @@ def _model_line(estimated: Estimate) -> str:
     if not work.phases:
         return f"model       {work.model}"
     shape = work.phases[0].shape
-    active = f", {_many(shape.active_weights)} met by a token" if shape.experts else ""
+    active = f", {_many(shape.active_weights)} active per token" if shape.experts else ""
     return f"model       {work.model}: {_many(shape.weights)} weights{active}; {'bfloat16 arithmetic' if work.half else 'float32'}"
 
 
@@ -78,7 +78,7 @@ def advice(question: Question, estimated: Estimate) -> list[str]:
     ]
     gpus = f", {MORE_GPUS[-1]} GPUs" if question.spreads else ""
     return found or [
-        f"neither single examples, checkpointing, adapters{gpus} nor a context of 4,096 tokens makes it fit: take a smaller model"
+        f"neither single examples, checkpointing, adapters{gpus} nor a context of 4,096 tokens makes it fit: use a smaller model"
     ]
 
 
@@ -86,7 +86,7 @@ def _time_line(estimated: Estimate) -> str:
     card, on = estimated.card, counted(estimated.gpus, "GPU")
     line = f"time        {duration(estimated.seconds)} ({estimated.seconds / 3600:.2f} h) on {on}, {card.name}"
     if estimated.mfu is not None:
-        return f"{line}, at the MFU of {estimated.mfu:g} that was given"
+        return f"{line}, at the given MFU of {estimated.mfu:g}"
     if (achieved := estimated.achieved) is not None:
         return f"{line}; training at an MFU of {achieved:.2f} of {card.flops / 1e12:.0f} TFLOP/s ({card.source})"
     return line

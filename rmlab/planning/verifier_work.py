@@ -60,8 +60,8 @@ def _attempts(
     if why := _why_not_read(str(path or ""), context, assumed):
         usual = REAL_TOKENS if context > LONGEST_EPISODE else EPISODE_TOKENS
         mean = min(assumed.mean_tokens or usual, context)
-        shown = f"{mean:,} tokens in the mean, the longest {context:,}"
-        assumed.note(f"{why}: attempts of {shown}, and a quarter as many scored as trained on, are assumed")
+        shown = f"{mean:,} tokens on average, the longest {context:,}"
+        assumed.note(f"{why}: attempts of {shown}, with a quarter as many scored as trained on, are assumed")
         lengths = around(mean, context, 1000)
         return lengths, spread(lengths, max(settings.data.scale // 4, 1))
     texts = read_texts(Path(path))
@@ -71,12 +71,12 @@ def _attempts(
     if not mine:
         raise DataError(
             f"{path} has no labelled attempt {f'of part {part} ' if part else ''}that fits {context + 1:,} tokens: "
-            "`rmlab trajectories split` gives attempts their part, prompt.over_length=cut_observations cuts them."
+            "`rmlab trajectories split` assigns parts, prompt.over_length=cut_observations shortens attempts."
         )
     assumed.note(
         f"lengths are estimated from the characters of {portable(str(path))}"
         + ("" if texts.share == 1 else f" ({texts.share:.0%} of its attempts)")
-        + f": {sum(mine) / len(mine):,.0f} tokens in the mean, the longest {mine[-1]:,}; `rmlab train --dry-run` counts them"
+        + f": {sum(mine) / len(mine):,.0f} tokens on average, the longest {mine[-1]:,}; `rmlab train --dry-run` counts them"
     )
     judged: list[int] = []
     for part, tasks in (("validation", evaluation.validation_tasks), ("evaluation", evaluation.tasks)):
@@ -94,10 +94,10 @@ def _why_not_read(path: str, context: int, assumed: Assumed) -> str:
     if not path:
         return "no data.path"
     if not Path(path).is_file():
-        return f"data.path={portable(path)} is not there"
+        return f"data.path={portable(path)} does not exist"
     if context > LONGEST_EPISODE and Path(path).resolve() == (STARTER / "trajectories.parquet").resolve():
         return (
-            f"attempts of the shipped set, which data.path names, are far shorter than prompt.max_tokens={context + 1} "
+            f"the attempts of the shipped set in data.path are far shorter than prompt.max_tokens={context + 1} "
             "(give data.path=FILE, or --mean-tokens)"
         )
     return ""

@@ -1,4 +1,4 @@
-"""What a policy learns from, and on what it is measured afterwards."""
+"""What a policy learns from, and what it is evaluated on afterwards."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,11 +21,11 @@ from rmlab.trajectories.store import TrajectorySet
 
 @dataclass
 class DemonstrationsConfig:
-    """paths: trajectory sets, whose supervised part is learned from. most: attempts, drawn by seed; null = all.
+    """paths: trajectory sets whose supervised part is learned from. most: number of attempts, drawn by seed; null = all.
 
-    finished_only: learn from attempts alone that were submitted resolved, or with their last turn (wrong edits on the way stay
-    context). A policy that is shown attempts without an end leaves its own without one. repeat: how often each stands in an
-    epoch, beside repairs that stand there once. capacity: tokens of a conversation.
+    finished_only: learn only from attempts that were submitted resolved, or with their last turn (wrong edits on the way stay in
+    the context). A policy trained on unfinished attempts does not finish its own. repeat: how often each occurs in an epoch,
+    while repairs occur once. capacity: tokens of a conversation.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class DemonstrationsConfig:
 
 @dataclass
 class RepairsConfig:
-    """corpus: of pretraining, whose functions are broken. each: repairs of a function; 0 = none, and no corpus is read."""
+    """corpus: pretraining corpus whose functions are broken. each: repairs per function; 0 = none, and no corpus is read."""
 
     corpus: str = ""
     each: int = 0
@@ -45,7 +45,7 @@ class RepairsConfig:
 
 @dataclass
 class HeldOutConfig:
-    """What is measured. tasks: of each part, null = all that hold, 0 = nothing is measured. attempts: sampled ones at a task."""
+    """What is measured. tasks: number per part, null = all that hold, 0 = measure nothing. attempts: sampled attempts per task."""
 
     parts: list[str] = field(default_factory=lambda: ["validation", "rl"])
     tasks: int | None = None
@@ -111,7 +111,7 @@ def program(trajectory: Trajectory) -> str:
         if all(line.startswith(f"{n} ") or line == str(n) for n, line in enumerate(numbered, 1)):
             return "\n".join(line[len(str(n)) + 1 :] for n, line in enumerate(numbered, 1))
     raise DataError(
-        f"trajectory {trajectory.trajectory_id} is no micro-SWE episode: its first message shows no numbered program. "
+        f"trajectory {trajectory.trajectory_id} is not a micro-SWE episode: its first message shows no numbered program. "
         "Demonstrations come from `rmlab collect`."
     )
 
@@ -157,7 +157,7 @@ def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) ->
         part = texts[start : start + TOKENISED_AT_ONCE]
         halves = [text.removesuffix(f"{IM_END}\n").partition(TURN) for text in part]
         if wrong := next((text for text, (_, turn, _) in zip(part, halves, strict=True) if not turn), None):
-            raise DataError(f"{wrong[:60]!r} is no repair: it holds no turn of the assistant")
+            raise DataError(f"{wrong[:60]!r} is not a repair: it has no turn of the assistant")
         read = prompt.begun([f"{shown}{TURN}" for shown, _, _ in halves])
         answers = prompt.ended([edit for _, _, edit in halves])
         pairs = zip(read, answers, strict=True)
@@ -229,14 +229,14 @@ def attempts_to_learn_from(
     others = Counter(str(t.split) for pool in pools for t in pool.trajectories if t.split != "supervised")
     if not attempts:
         raise DataError(
-            f"{', '.join(config.paths) or 'demonstrations.paths'}: no attempt of the supervised part is there to learn from"
+            f"{', '.join(config.paths) or 'demonstrations.paths'}: there is no attempt of the supervised part to learn from"
         )
     held_out = {task.cluster: task for task in tasks if task.part != "supervised"}
     if mixed := next((t for t in attempts if t.cluster in held_out), None):
         task = held_out[mixed.cluster]
         raise DataError(
-            f"trajectory {mixed.trajectory_id} is said to be of the supervised part, and {task.task_id} of the part "
-            f"{task.part} is in its cluster {mixed.cluster}: the parts never mix. Collect demonstrations anew from the "
+            f"trajectory {mixed.trajectory_id} is labelled as supervised part, but {task.task_id} of the part "
+            f"{task.part} is in its cluster {mixed.cluster}: the parts never mix. Collect demonstrations again from the "
             "tasks files that are named here."
         )
     turns = environment.max_turns
@@ -244,7 +244,7 @@ def attempts_to_learn_from(
     if not whole:
         raise DataError(
             f"demonstrations.finished_only=true: none of {len(attempts)} attempts was submitted resolved or with its last "
-            "turn. Collect more, or take all with finished_only=false."
+            "turn. Collect more, or use all attempts with finished_only=false."
         )
     chosen = sorted(whole, key=lambda t: fingerprint([seed, t.trajectory_id]))[: config.most]
     return chosen, {
@@ -259,12 +259,12 @@ def _check_rules(path: str, pool: TrajectorySet, environment: EnvironmentConfig)
     played = pool.metadata.get("edits", Edits.build_up.value)
     if played != environment.edits.value:
         raise UsageError(
-            f"{path}: it was played with environment.edits={played}, and environment.edits={environment.edits.value} is asked "
-            "for: which edits are right depends on it. Collect again, or take the other."
+            f"{path} was collected with environment.edits={played}, but environment.edits={environment.edits.value} is set, which "
+            "changes the correct edits. Collect again, or use the other value."
         )
     turns = pool.metadata.get("max_turns")
     if turns is not None and int(turns) != environment.max_turns:
         raise UsageError(
-            f"{path}: it was played with environment.max_turns={turns}, and environment.max_turns={environment.max_turns} is "
-            "asked for: the last turn is for submitting. Collect again, or take the other."
+            f"{path} was collected with environment.max_turns={turns}, but environment.max_turns={environment.max_turns} is set, "
+            "and the last turn is for submitting. Collect again, or use the other value."
         )

@@ -1,4 +1,4 @@
-"""What does a language model's attempt look like to whoever trains on it? The records and the protocol of rollouts.
+"""The records and the protocol of rollouts: the form of a language model's attempt for those that train on it.
 
     engine = LanguageEngine(model, tokenizer, sandbox, environment, EngineConfig(slots=512))   # rmlab.policies.language_engine
     rollouts, seconds = engine.rollout(plan(tasks, ["policy"], attempts=8), Sampling(temperature=1.0), seed=step)
@@ -36,12 +36,12 @@ class Sampling:
 
 @dataclass
 class EngineConfig:
-    """How attempts are laid out on the device; with float32 nothing here changes a result but for rounding.
+    """How attempts are laid out on the device; with float32 nothing here changes a result beyond rounding.
 
-    slots: attempts that are decoded at once. capacity: tokens that one conversation may have (the static cache holds
-    slots × capacity). prefill_rows: conversations that read at once. burst: tokens between two looks at who has finished.
-    overlap: programs run while others are decoded; null = on CUDA only (off, a run on a CPU repeats itself bit by bit).
-    graphs: decode by CUDA graphs; null = on CUDA. dtype: of the weights that act and of the cache (float32 or bfloat16).
+    slots: attempts decoded at once. capacity: most tokens of one conversation (the static cache holds slots × capacity).
+    prefill_rows: conversations prefilled at once. burst: tokens between two checks for finished attempts.
+    overlap: run programs while other attempts are decoded; null = on CUDA only (without it, a run on a CPU is reproducible bit by
+    bit). graphs: decode with CUDA graphs; null = on CUDA. dtype: of the weights in rollouts and of the cache (float32 or bfloat16).
     """
 
     slots: int = field(default=64, metadata=UNHASHED)

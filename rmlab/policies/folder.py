@@ -56,13 +56,15 @@ def record_of(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{path} is not readable ({error}): what this policy was shown cannot be told. Fetch the folder again."
+            f"{path} is not readable ({error}), so it is unknown what this policy was trained on. Fetch the folder again."
         ) from error
     shapes = {"shown_clusters": list, "environment": dict}
     if not isinstance(record, dict) or any(
         not isinstance(record.get(key, shape()), shape) for key, shape in shapes.items()
     ):
-        raise DataError(f"{path} is no record of a policy: what it was shown cannot be told. Fetch the folder again.")
+        raise DataError(
+            f"{path} is not the record of a policy, so it is unknown what it was trained on. Fetch the folder again."
+        )
     return record
 
 

@@ -53,7 +53,7 @@ def stated(config: LanguagePolicyConfig) -> dict[str, Any]:
     folder = config.folder
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        raise DataError(f"{folder} holds no model in safetensors. `rmlab warm-start` writes one.")
+        raise DataError(f"{folder} has no model in safetensors. `rmlab warm-start` writes one.")
     record = folder / "policy.json"
     held_out = json.loads(record.read_text(encoding="utf-8")).get("held_out", {}) if record.is_file() else {}
     return {

@@ -47,7 +47,7 @@ class LanguageEngine:
         on_gpu = device != "cpu"
         if config.graphs and not on_gpu:
             raise UsageError(
-                "engine.graphs=true: CUDA graphs need a CUDA device. Take engine=cpu, or engine.graphs=null."
+                "engine.graphs=true: CUDA graphs need a CUDA device. Use engine=cpu, or engine.graphs=null."
             )
         self.prompt, self.environment, self.config = PolicyPrompt(tokenizer), environment, config
         self.executor = Executor(sandbox)

@@ -1,4 +1,4 @@
-"""What is a policy? Something that, shown many attempts under way, says the next action of each.
+"""What is a policy? Something that gets many attempts in progress and returns the next action of each.
 
 The batch is the seam: a language model generates for all attempts at once, a script goes through them one by one.
 """
@@ -98,17 +98,17 @@ class Stops(StrEnum):
 
 @dataclass
 class ScriptedConfig:
-    """A policy's behaviour. All numbers but patience are probabilities.
+    """A policy's behaviour. All numbers except patience are probabilities.
 
-    kind: which registered policy plays it (`policy_kind`). What follows is how `scripted` reads the rest; another kind reads what it
-    has a use for.
-    eye: it turns to the line that holds the bug, whatever its search would do. hand: on that line it writes the right
-    repair; by task it varies evenly over hand ± spread / 2 (some bugs are plain to every script, some to none).
-    habit: of the wrong edits of a line it takes the most tempting one, else the next, and so on (which are tempting is the
-    task's, so attempts repeat mistakes as those of language models do, and the most frequent patch is not simply right).
-    patience: most edits it means to make. doubt: it edits once more though the expected value was shown. haste: it
-    submits though another value was shown (stops=match), or at the coin (stops=random). lingers: it runs again instead
-    of submitting, each time anew. slips: a message is not in the grammar. ends: it submits where no turn is left for anything else.
+    kind: which registered policy plays it (`policy_kind`). The rest is described as `scripted` uses it; another kind uses what it
+    needs.
+    eye: it goes to the line with the bug, whatever its search would do. hand: on that line it writes the correct
+    repair; varies by task, uniformly over hand ± spread / 2 (some bugs are obvious to every script, some to none).
+    habit: of the wrong edits of a line it takes the most tempting one, else the next, and so on (the order is fixed per
+    task, so attempts repeat mistakes as those of language models do, and the most frequent patch is not simply right).
+    patience: most edits it intends to make. doubt: it edits once more although the expected value was shown. haste: it
+    submits although another value was shown (stops=match), or at random (stops=random). lingers: it runs again instead
+    of submitting, drawn anew each time. slips: a message breaks the grammar. ends: it submits when no turn is left for anything else.
     """
 
     kind: str = "scripted"

@@ -1,4 +1,4 @@
-"""Repairs by the dozen: many one-line mistakes in each function of a corpus, and the edits that mend them.
+"""Many repairs per function: one-line mistakes in each function of a corpus, and the edits that fix them.
 
 A base model has read one repair of each function; a policy of random habits needs many more before it finds a wrong line in
 a function that it has not seen. Nothing is run. No text is a near copy of a held-out function.
@@ -81,7 +81,7 @@ def kept_repairs(folder: Path, name: str, draw: Callable[[], list[str]]) -> list
         try:
             kept: list[str] = pq.read_table(path)["text"].to_pylist()
         except (pa.ArrowInvalid, KeyError) as error:
-            raise DataError(f"{path}: damaged ({error}). Delete it: the repairs are drawn again then.") from error
+            raise DataError(f"{path}: damaged ({error}). Delete it; the repairs are then drawn again.") from error
         return kept
     texts = draw()
     with atomic_path(path) as temporary:

@@ -115,7 +115,7 @@ class RolloutProcesses:
             yield from self._counts()
         except (EOFError, OSError) as error:
             raise RmlabError(
-                "A process that plays attempts has died. What is finished is kept: the same command goes on from there."
+                "A process that plays attempts has died. Finished attempts are kept; the same command continues from there."
             ) from error
 
     def _counts(self) -> Iterator[int]:

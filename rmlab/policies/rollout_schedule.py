@@ -1,4 +1,4 @@
-"""The schedule of one rollout: which attempts wait, which read, which speak, and which need a program next?
+"""The schedule of one rollout: which attempts wait, prefill, decode or need a program next?
 
 An attempt goes through these states; those between the first and the last are the collections of `RolloutSchedule`:
 

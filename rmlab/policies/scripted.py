@@ -1,4 +1,4 @@
-"""What does a script know of a task? Edits that could be made: the right ones, and wrong ones that look as good.
+"""The edits that a script knows for a task: correct ones, and wrong ones that look as good.
 
 Scripted policies generate data, they do not solve tasks: the right repair is read from the task's original, and a
 configured probability decides whether a script hits upon it. What matters for a verifier is that the wrong edits are

@@ -1,4 +1,4 @@
-"""A policy that is taught by demonstrations: its configuration, its folders, and the record that travels with it."""
+"""A policy that is trained on demonstrations: its configuration, its folders, and the record that stays with it."""
 
 import json
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class TrainPolicyConfig:
-    """tasks, output: file and folder. more_tasks: files of tasks of the part rl alone, whose functions are held out too.
+    """tasks, output: file and folder. more_tasks: files with tasks of the part rl only, whose functions are also held out.
 
-    workers: of the sandbox. tracked: log to MLflow. snapshots: shares of training at which the
-    model is kept too, measured and saved as OUTPUT-at-SHARE: weaker policies of stated quality, for collections.
+    workers: sandbox processes. tracked: log to MLflow. snapshots: shares of training at which the
+    model is also measured and saved as OUTPUT-at-SHARE: weaker policies of known quality, for collections.
     """
 
     tasks: str = field(default=MISSING, metadata=UNHASHED)

@@ -1,6 +1,6 @@
 """The unlabelled text that the starter base reads before any verifier is trained.
 
-comparisons  text that teaches to compare: is the value that was seen last the one that the issue asks for?
+comparisons  text that teaches a model to compare: is the last value seen the one that the issue asks for?
 corpus       all of it, with the supervised part's episodes, as one fingerprinted file
-sources      functions of packages as plain text, none that must not be read; one line broken, and the line that mends it
+sources      functions of packages as plain text, without held-out ones; broken lines with their repairs
 """

@@ -43,8 +43,8 @@ class Kind(StrEnum):
 class CorpusConfig:
     """What the text is made of.
 
-    tasks: the file whose held-out functions must not be read. episodes: trajectory sets, of which the supervised part is
-    read. packages: import names, `stdlib` among them. repairs: at most so many, one a function.
+    tasks: the file whose held-out functions must not be read. episodes: trajectory sets whose supervised part is
+    read. packages: import names, which may include `stdlib`. repairs: their largest number, one per function.
     """
 
     tasks: str = ""
@@ -158,7 +158,7 @@ def read_corpus(path: Path) -> Corpus:
     corpus = Corpus(documents, metadata)
     if stated != corpus.fingerprint:
         raise DataError(
-            f"{path}: fingerprint {corpus.fingerprint} instead of {stated}: the text was altered. Build it again."
+            f"{path}: fingerprint {corpus.fingerprint} instead of {stated}: the text was modified. Build it again."
         )
     return corpus
 
@@ -173,7 +173,7 @@ def _episodes(
         task = supervised.get(trajectory.task_id)
         if task is None:
             raise DataError(
-                f"the episode {trajectory.trajectory_id} is of {trajectory.task_id}, which is not in the supervised part of "
+                f"the episode {trajectory.trajectory_id} is for task {trajectory.task_id}, which is not in the supervised part of "
                 "the tasks: only that part may be read. Collect the episodes again from these tasks."
             )
         if task.task_id not in alike:

@@ -1,22 +1,22 @@
-"""Reinforcement learning of a policy in micro-SWE, paid by execution, by a verifier, or by both (`rmlab rl`).
+"""Reinforcement learning of a policy in micro-SWE, rewarded by execution, by a verifier, or by both (`rmlab rl`).
 
-advantages      rewards to group-relative advantages; scores bent on purpose, the order within a task asserted to stay
-artifacts       files made on the way, kept beside the checkpoint until the run has ended; attempts to read, as HTML
-assemble        from a configuration and what it names to a training that is ready to go; may it go on from this policy?
-before          what a start does before it learns, measured once for all runs that begin from it
-batch           one batch: which tasks come next, attempts at them, rewards, advantages
-config          what a policy is trained with; the version of the algorithm
+advantages      group-relative advantages from rewards; deliberate distortions of scores that keep the order within a task
+artifacts       files made during a run, kept beside the checkpoint until it has ended; attempts as HTML
+assemble        sets a training up from its configuration; checks that it may start from the given policy
+before          the start's results before training, measured once for all runs that begin from it
+batch           one batch: the next tasks, attempts at them, rewards, advantages
+config          the settings of RL; the version of the algorithm
 evaluation      attempts at validation and held-out tasks, measured
-forward         how likely each token of an attempt is under a model; attempts at one task share its issue
+forward         the log-probability of each token of an attempt under a model; attempts at one task share its issue
 graphed_rows    passes of a decoder over rows of one shape as CUDA graphs
-held_out        the held-out benchmarks; two policies on them, paired by task
-learner         the policy that learns, its adapters, and the start that it is measured from; where a training stands,
+held_out        the held-out benchmarks; two policies compared on them, paired by task
+learner         the policy being trained, its adapters, and the start that it is compared with; the training state
                 for exact resume
 loop            all of these in order
 losses          GRPO and GSPO on log-probabilities
-outcome         what came of a training: gained, collapsed, hacked; what attempts look like
-reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed
-rewards         what an attempt is paid; each reward registers itself
-tracked         the MLflow run of a training: what identifies it, and what came of it
+outcome         the outcome of a training: gain, collapse, reward hacking; statistics of attempts
+reward_model    the verifier's scores of new attempts, calibrated, combined, transformed
+rewards         the rewards of attempts; each reward registers itself
+tracked         the MLflow run of a training: its identity and its results
 update          optimiser steps over a batch
 """

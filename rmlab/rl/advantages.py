@@ -1,13 +1,13 @@
 """How much better is an attempt than the others at its task? Group-relative advantages (GRPO, arXiv 2402.03300).
 
-Rewards are centred within a group. Dividing by the group's standard deviation makes every task weigh alike and blows up
-groups that hold little but noise; a floor on the reward's own scale bounds that, and leaving the division out is
+Rewards are centred within a group. Dividing by the group's standard deviation gives every task the same weight and amplifies
+groups that contain little but noise; a floor on the scale of the reward limits this, and omitting the division is
 Dr. GRPO (arXiv 2503.20783).
 
-Before that a verifier's scores may be bent on purpose (`transform`): each change moves one property that offline metrics see, and
-leaves another as it is. Applied to the logit, in this order: slope; the group's mean and the distance from it (`between`, `spread`);
-shift and difficulty. Whatever is the same for all attempts of a group, or rises with the score, keeps the order within the group. That
-is asserted for every batch (`check_order`), not only said: an ablation of calibration at equal ranks is none if a rank has moved.
+Before that, a verifier's scores can be distorted on purpose (`transform`): each change moves one property that offline metrics measure
+and keeps another. The changes apply to the logit, in this order: slope; the group's mean and the distance from it (`between`,
+`spread`); shift and difficulty. A change that is the same for all attempts of a group, or increases with the score, keeps the order
+within the group. `check_order` asserts this for every batch: an ablation of calibration at equal ranks is void if a rank has moved.
 """
 
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ def advantages(reward_N: Floats, group_N: Codes, config: AlgorithmConfig) -> Adv
             f"attempt {row + 1} of {len(reward_N)} has the reward {reward_N[row]}: every attempt that is trained on needs one"
         )
     if config.scale is Scale.std and config.std_floor <= 0:
-        raise UsageError(f"algorithm.std_floor={config.std_floor}: it must be above 0 (or take algorithm.scale=none)")
+        raise UsageError(f"algorithm.std_floor={config.std_floor}: must be above 0 (or use algorithm.scale=none)")
     groups = int(group_N.max(initial=-1)) + 1
     size_G = np.maximum(np.bincount(group_N, minlength=groups), 1)
     low_G, high_G = np.full(groups, np.inf), np.full(groups, -np.inf)
@@ -80,7 +80,7 @@ def check_affine(
     apart = float(np.abs(advantage.advantage_N - expected_N).max(initial=0.0))
     if apart > AFFINE * max(1.0, factor):
         raise DataError(
-            f"an advantage of reward.offset + reward.factor · r is off by {apart:.1e} from that of r: the offset is too large beside "
+            f"an advantage of reward.offset + reward.factor · r is off by {apart:.1e} from that of r: the offset is too large relative to "
             "the factor for float64"
         )
 
@@ -108,7 +108,7 @@ def transform(score_N: Floats, group_N: Codes, config: TransformConfig, difficul
     logit_N = logit_N + config.shift
     if config.difficulty:
         if difficulty_N is None:
-            raise DataError("reward.transform.difficulty is set and the tasks' difficulty is not known")
+            raise DataError("reward.transform.difficulty is set, but the difficulty of the tasks is unknown")
         logit_N = logit_N + config.difficulty * difficulty_N
     bent_N = np.asarray(expit(logit_N), dtype=np.float64)
     if config.slope > 0 and config.spread > 0:
@@ -129,7 +129,7 @@ def check_order(before_N: Floats, after_N: Floats, group_N: Codes) -> None:
         i = int(np.flatnonzero(same & wrong)[0])
         raise DataError(
             f"reward.transform changed the order within {len(np.unique(group[1:][same & wrong]))} of {len(np.unique(group_N))} groups: "
-            f"scores {before[i]:.9g} and {before[i + 1]:.9g} became {after[i]:.9g} and {after[i + 1]:.9g}. Take a slope nearer to 1."
+            f"scores {before[i]:.9g} and {before[i + 1]:.9g} became {after[i]:.9g} and {after[i + 1]:.9g}. Use a slope closer to 1."
         )
 
 

@@ -1,7 +1,7 @@
-"""Files that an RL run makes on its way: episode pages, tables of its evaluations.
+"""Files that an RL run makes while it trains: episode pages, tables of its evaluations.
 
-They lie beside the checkpoint first and are sent to the run then. A run that goes on after a kill or a time limit is a new
-tracked run; the files of the earlier slices are sent to it too, as their metrics are logged in it.
+They are first kept beside the checkpoint and then sent to the run. A run that continues after a kill or a time limit is a new
+tracked run; it also gets the files of the earlier slices, whose metrics are logged in it too.
 """
 
 from collections.abc import Callable, Sequence

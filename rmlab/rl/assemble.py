@@ -1,7 +1,7 @@
-"""From a configuration and what it names to a training that is ready to go.
+"""Sets up a training from its configuration and the policy, verifier and tasks that it names.
 
-May it go on from this policy, on these tasks and by these rules? A warm start wrote into policy.json the clusters of functions that
-it was shown, and the rules that it was taught.
+May it start from this policy, on these tasks and under these rules? A warm start recorded in policy.json the clusters of functions
+that it was trained on, and the rules of its environment.
 """
 
 import sys
@@ -48,7 +48,7 @@ def select_tasks(
     trainable = trainable_tasks(whole, environment)
     if len(trainable) < len(whole):
         print(
-            f"{len(whole) - len(trainable)} of {len(whole)} tasks have two changed lines and are not trained on: edits start over"
+            f"{len(whole) - len(trainable)} of {len(whole)} tasks have two changed lines and are not trained on: every edit starts over"
         )
     return trainable
 
@@ -60,13 +60,13 @@ def check_shown(record: Mapping[str, Any], tasks: Sequence[Task], name: str) -> 
     """
     clusters = record.get("shown_clusters", [])
     if not isinstance(clusters, list) or not all(isinstance(name, str) for name in clusters):
-        raise DataError(f"start={name}: shown_clusters of its policy.json is no list of names: get the policy again")
+        raise DataError(f"start={name}: shown_clusters in its policy.json is not a list of names: get the policy again")
     shown = set(clusters)
     mixed = next((task for task in tasks if task.part != "supervised" and task.cluster in shown), None)
     if mixed is not None:
         raise DataError(
             f"start={name} was shown functions of the cluster {mixed.cluster}, and {mixed.task_id} of the part {mixed.part} is "
-            "in it: the parts never mix. Name the tasks files that its demonstrations were kept apart from, or teach it anew."
+            "in it: the parts never mix. Name the tasks files from which its demonstrations were kept apart, or train it again."
         )
 
 
@@ -77,7 +77,7 @@ def other_rules(record: Mapping[str, Any], environment: EnvironmentConfig) -> li
     if taught:
         taught = {"edits": Edits.build_up.value, **taught}  # from before there was a choice
     return [
-        f"environment.{key}={value}, and the start was taught under {taught[key]}"
+        f"environment.{key}={value}, but the start was trained with {taught[key]}"
         for key, value in now.items()
         if key in taught and taught[key] != value
     ]
@@ -111,7 +111,7 @@ def make_loop(
     )
     if reward_model and reads_less(reward_model, settings.environment.evidence):
         print(
-            "the verifier was trained on attempts with the environment's final value and reads attempts without it: train one with "
+            "the verifier was trained on attempts with the environment's final value but reads attempts without it: train one with "
             "prompt.evidence=voluntary to compare like with like"
         )
     trainable = select_tasks(record_of(start.folder), loaded.tasks, settings.start, settings.environment)

@@ -1,7 +1,7 @@
-"""One batch of a step: fresh attempts, what they are paid, and how much better each is than the others at its task.
+"""One batch of a step: new attempts, their rewards, and the advantage of each over the others at its task.
 
-Attempts that the environment failed on are made again. Groups without signal (all attempts paid alike) teach nothing. They stay in what
-is measured and are left out of the update; where `resample` allows it, fresh tasks are tried in their place (dynamic sampling, DAPO).
+Attempts that failed because of the environment are repeated. Groups without signal (all attempts with the same reward) teach nothing:
+they count in what is measured but not in the update; if `resample` allows it, new tasks replace them (dynamic sampling, DAPO).
 """
 
 import time
@@ -30,7 +30,7 @@ class TaskSampler:
 
     def __init__(self, tasks: Sequence[Task], seed: int, drawn: int = 0):
         if not tasks:
-            raise RmlabError("no task of the RL part holds on this machine: `rmlab doctor` says what does")
+            raise RmlabError("no task of the RL part holds on this machine: `rmlab doctor` shows what works")
         self.tasks, self.seed, self.drawn = sorted(tasks, key=lambda task: task.task_id), seed, drawn
         self._epoch, self._order = -1, list[int]()
 
@@ -40,7 +40,7 @@ class TaskSampler:
         Raises UsageError where there are not as many.
         """
         if number > len(self.tasks):
-            raise UsageError(f"{number} different tasks are asked for and {len(self.tasks)} are there: lower rl.groups")
+            raise UsageError(f"{number} different tasks are needed, but only {len(self.tasks)} exist: lower rl.groups")
         drawn: dict[str, Task] = {}
         while len(drawn) < number:
             task = self._next()

@@ -1,7 +1,7 @@
-"""What a start does before it learns is alike in all runs that begin from it with one seed: it is measured once and kept.
+"""The start's results before training are the same in all runs that begin from it with one seed, so they are measured once and kept.
 
-Each attempt has a random stream of its own (seed, task, name, number), so such runs would make the same attempts at step 0, where the
-arithmetic repeats itself (float32 on a CPU), and attempts that differ by rounding elsewhere. Runs of another seed make others.
+Each attempt has its own random stream (seed, task, name, number), so such runs would make the same attempts at step 0 if the
+arithmetic is deterministic (float32 on a CPU), and elsewhere attempts that differ only by rounding. Other seeds make other attempts.
 """
 
 import json

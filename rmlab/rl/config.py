@@ -1,4 +1,4 @@
-"""What a policy is trained with: rewards, advantages, loss, and how much. Every option is part of the run's hash.
+"""The settings of RL: rewards, advantages, loss, and the amount of training. Every option is part of the run's hash.
 
 Names of algorithms: GRPO (DeepSeekMath, arXiv 2402.03300), GSPO (arXiv 2507.18071),
 clipping that keeps gradients (GPPO, Klear-Reasoner, arXiv 2508.07629), dynamic sampling (DAPO, arXiv 2503.14476).
@@ -22,12 +22,12 @@ from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
 
 Floats = NDArray[np.float64]
 SEMANTICS = 2
-"""Bumped when the same configuration, start and verifier train to another policy; part of every config hash. 2: errors in a program's
-own words are quoted in what a policy is shown."""
+"""Bumped when the same configuration, start and verifier give another policy; part of every config hash. 2: error messages that a
+program words itself are quoted in what a policy is shown."""
 
 
 class Algorithm(StrEnum):
-    """What the ratio of new to old probability is taken of."""
+    """The unit for which the ratio of new to old probability is computed."""
 
     gspo = "gspo"  # a whole sequence: exp of the mean over its own tokens
     grpo = "grpo"  # every token
@@ -37,11 +37,11 @@ class Scale(StrEnum):
     """What centred rewards of a group are divided by."""
 
     std = "std"  # the group's standard deviation, at least `std_floor`: small groups of noise are not blown up
-    none = "none"  # nothing (Dr. GRPO): dividing weighs tasks by how evenly they are solved
+    none = "none"  # nothing (Dr. GRPO), since dividing weights tasks by how evenly they are solved
 
 
 class Clipping(StrEnum):
-    """What becomes of a ratio beyond the clip."""
+    """What happens to a ratio beyond the clip."""
 
     cut = "cut"  # PPO's: constant, so no gradient
     preserve = "preserve"  # GPPO's: the same value, and the gradient as if the ratio stood at the clip
@@ -57,7 +57,7 @@ class LossMean(StrEnum):
 class KL(StrEnum):
     """Estimators of KL(policy, start) from sampled tokens, d = log policy - log start (Schulman 2020).
 
-    As a loss on its own samples only k2's gradient is that of the KL; k1's is zero in the mean, k3's is biased.
+    As a loss on the policy's own samples, only k2 has the gradient of the KL; that of k1 is zero on average, that of k3 is biased.
     """
 
     k1 = "k1"  # d
@@ -69,8 +69,8 @@ class KL(StrEnum):
 class AlgorithmConfig:
     """clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high]; GSPO's clip is far smaller than GRPO's.
 
-    ratio_guard: a sequence whose mean |log ratio| (GRPO: a token's) is above it is left out of the update and counted; null = none.
-    kl_weight, entropy_weight: of these terms in the loss, 0 = off.
+    ratio_guard: a sequence with a larger mean |log ratio| (GRPO: a token) is left out of the update and counted; null = no limit.
+    kl_weight, entropy_weight: weights of these terms in the loss, 0 = off.
     """
 
     name: Algorithm = Algorithm.gspo
@@ -87,7 +87,7 @@ class AlgorithmConfig:
 
 
 class Calibration(StrEnum):
-    """Post-hoc calibration of the verifier before it pays, fitted on its validation scores."""
+    """Post-hoc calibration of the verifier before its scores become rewards, fitted on its validation scores."""
 
     none = "none"
     temperature = "temperature"
@@ -96,14 +96,14 @@ class Calibration(StrEnum):
 
 
 class Combine(StrEnum):
-    """How several verifiers make one score."""
+    """How the scores of several verifiers are combined into one."""
 
     mean = "mean"
     lower_bound = "lower_bound"  # mean - bound_width × standard deviation over verifiers, at least 0
 
 
 class Unread(StrEnum):
-    """What becomes of an attempt that does not fit a verifier's context: it stops the run, or it is read in part (and counted)."""
+    """What happens to an attempt that does not fit a verifier's context: it stops the run, or it is read in part (and counted)."""
 
     error = "error"
     cut_observations = "cut_observations"
@@ -113,13 +113,13 @@ class Unread(StrEnum):
 
 @dataclass
 class TransformConfig:
-    """Changes of the score's logit. Each leaves something that offline metrics see as it is, and moves another.
+    """Changes to the logit of the score. Each changes one property that offline metrics measure and keeps another.
 
-    slope, shift: logit → slope · logit + shift: order and AUC stay, calibration moves. difficulty: weight of the task's frozen
-    log odds of being solved by the start: pooled AUC rises, what a group sees hardly moves. same_difficulty: their mean over the
-    tasks of the RL part stands for every task: the same level, without what tells tasks apart. spread: the distance of a group's
-    logits from their mean is multiplied by it: order stays, what std-free advantages weigh moves. between: that mean is
-    multiplied by it: 0 leaves the part within the task alone. `rmlab.rl.advantages` says in which order.
+    slope, shift: logit → slope · logit + shift: keeps order and AUC, changes calibration. difficulty: weight of the task's frozen
+    log odds of being solved by the start: raises the pooled AUC, hardly changes what a group sees. same_difficulty: use the mean of
+    these log odds over the tasks of the RL part for every task: the same level, without telling tasks apart. spread: factor on the
+    distance of a group's logits from their mean: keeps the order, changes the weight in advantages without std. between: factor on
+    that mean: 0 keeps only the part within the task. `rmlab.rl.advantages` gives the order.
     """
 
     slope: float = 1.0
@@ -132,12 +132,12 @@ class TransformConfig:
 
 @dataclass
 class RewardConfig:
-    """mode: the name of a reward (`rmlab.rl.rewards`). weight: of the score in hybrid.
+    """mode: the name of a reward (`rmlab.rl.rewards`). weight: weight of the score in hybrid.
 
-    unfinished: what is added for an attempt that never submitted.
-    ensemble: verifiers beside `verifier`, named as that is. bound_width: standard deviations, for lower_bound.
-    offset, factor: offset + factor · r is paid in place of r. It changes no advantage that is divided by the group's standard
-    deviation, where algorithm.std_floor is multiplied by the factor too.
+    unfinished: added for an attempt that never submitted.
+    ensemble: verifiers in addition to `verifier`, named in the same way. bound_width: standard deviations, for lower_bound.
+    offset, factor: the reward becomes offset + factor · r. Advantages that are divided by the group's standard deviation do not
+    change if algorithm.std_floor is multiplied by the factor too.
     """
 
     mode: str = "execution"
@@ -153,12 +153,12 @@ class RewardConfig:
 
     @property
     def is_affine(self) -> bool:
-        """Whether another multiple of the reward is paid, or another zero."""
+        """Whether the reward is rescaled or shifted."""
         return (self.offset, self.factor) != (0.0, 1.0)
 
     @property
     def variant(self) -> str:
-        """A short hash of what is not its mode and weight, "" where all of it is the default."""
+        """A short hash of everything except mode and weight, "" if all of it is at the defaults."""
         own = hashed_fields(self)
         return "" if own == hashed_fields(RewardConfig(self.mode, self.weight)) else fingerprint(own)[:6]
 
@@ -167,11 +167,11 @@ class RewardConfig:
 class LoopConfig:
     """One training of a policy.
 
-    steps: of rollout, reward and update. groups, attempts: tasks a step, attempts at each. temperature, max_action_tokens: of
-    sampling. updates: optimiser steps a batch is dealt to, passes: how often it is read. batch_tokens: of one forward pass,
-    padding counted; where attempts stand side by side in a row (a GPU in bfloat16) an issue counts once. resample: rounds in
-    which groups without signal are replaced by fresh tasks. retries: of attempts that the environment failed on.
-    max_minutes: stop there, resumable; null = no limit.
+    steps: number of rounds of rollout, reward and update. groups, attempts: tasks per step, attempts at each. temperature,
+    max_action_tokens: for sampling. updates: optimiser steps that a batch is split into, passes: how often it is read. batch_tokens:
+    tokens of one forward pass, with padding; where attempts are packed into a row (a GPU in bfloat16), a shared issue counts once.
+    resample: rounds in which groups without signal are replaced by new tasks. retries: for attempts that failed in the environment.
+    max_minutes: stop after this time, resumable; null = no limit.
     """
 
     steps: int = 60
@@ -189,14 +189,14 @@ class LoopConfig:
 
 @dataclass
 class WatchConfig:
-    """What is evaluated beside training.
+    """What is evaluated during training.
 
-    every: steps between two evaluations on validation, 0 = at the start and the end alone. tasks, attempts: of validation (null = all).
-    held_out_tasks, held_out_attempts: of each held-out benchmark, before the first step and behind the last (0 = none).
-    long_lines: lines from which a function counts as long. episodes: attempts that are shown as HTML at each evaluation.
-    difficulty_attempts: of the start at each task of the RL part, where a difficulty term needs them.
-    choose: also judge on the held-out benchmarks the weights of the evaluation with the highest pass@1 on validation.
-    outcome_without: held-out benchmarks that stay out of `all` and of collapse, [two_bugs] where hardly any of those is solved.
+    every: steps between two evaluations on validation, 0 = only at the start and the end. tasks, attempts: on validation (null = all).
+    held_out_tasks, held_out_attempts: on each held-out benchmark, before the first and after the last step (0 = none).
+    long_lines: number of lines from which a function counts as long. episodes: attempts shown as HTML at each evaluation.
+    difficulty_attempts: attempts of the start at each task of the RL part, if a difficulty term needs them.
+    choose: also evaluate the weights with the highest validation pass@1 on the held-out benchmarks.
+    outcome_without: held-out benchmarks left out of `all` and of collapse, e.g. [two_bugs] if hardly any of those is solved.
     """
 
     every: int = 10
@@ -213,10 +213,10 @@ class WatchConfig:
 
 @dataclass
 class LimitsConfig:
-    """How long all programs that run at once may take; what each may use is the same in every command (`sandbox.Limits`).
+    """How long all programs that run at once may take; the limits of each program are the same in every command (`sandbox.Limits`).
 
-    What a batch has no time left for is an error of the environment: it is made again, so that no step waits for endless
-    edits longer than batch_seconds at a time.
+    A program that does not fit into this time counts as an error of the environment and is run again, so that endless programs delay
+    a step by at most batch_seconds at a time.
     """
 
     batch_seconds: float = 60.0
@@ -224,7 +224,7 @@ class LimitsConfig:
 
 @dataclass
 class ArithmeticConfig:
-    """dtype: of training and scoring (bfloat16 = autocast over float32 weights). threads: on the CPU."""
+    """dtype: precision of training and scoring (bfloat16 = autocast over float32 weights). threads: CPU threads."""
 
     dtype: Dtype = Dtype.float32
     threads: int = 2
@@ -267,10 +267,10 @@ def check_options(loop: LoopConfig) -> None:
     """Raises UsageError for options that contradict each other, before anything is loaded."""
     if loop.attempts < 2 or min(loop.groups, loop.updates, loop.passes) < 1 or loop.steps < 0:
         raise UsageError(
-            f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: at "
-            "least 1, and at least 2 attempts to compare within a task"
+            f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: must "
+            "be at least 1, and at least 2 attempts to compare within a task"
         )
     if loop.temperature <= 0:
         raise UsageError(
-            f"rl.temperature={loop.temperature}: attempts that are all alike teach nothing; it must be above 0"
+            f"rl.temperature={loop.temperature}: must be above 0, because identical attempts teach nothing"
         )

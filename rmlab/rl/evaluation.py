@@ -1,8 +1,8 @@
-"""Evaluations of a policy under way: how good is it on validation, and does its verifier still know?
+"""Evaluations of a policy during training: how good is it on validation, and are its verifier's scores still right?
 
-The same tasks, attempts and random streams at every evaluation, so that two of them differ by the policy alone. The hacking gap is
-what the verifier believes beyond the truth, against the first evaluation: (mean score - true rate) now minus the same then. Its
-two parts stand beside it: inflation (the score rose) and lost skill (the rate fell).
+Every evaluation uses the same tasks, attempts and random streams, so that two of them differ only by the policy. The hacking gap is
+how much the verifier's overestimate has grown since the first evaluation: (mean score - true rate) now minus the same then. Its
+two parts are reported beside it: inflation (the score rose) and lost skill (the rate fell).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What does a model say of attempts that were sampled: how likely is each token that the policy said?
+"""How likely is each token of a sampled attempt under a model?
 
-Attempts at one task begin with the same tokens (its issue). On a GPU in half precision they stand side by side in a row that holds
-those once (`rmlab.models.packed.pack_branches`); elsewhere in rows that are padded to the longest.
+Attempts at one task begin with the same tokens (its issue). On a GPU in half precision they are packed side by side into a row with
+one copy of these tokens (`rmlab.models.packed.pack_branches`); elsewhere into rows that are padded to the longest.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Forward and backward passes of a decoder over rows of one shape, as CUDA graphs: the device's own time is what is left.
+"""Forward and backward passes of a decoder over rows of one shape, as CUDA graphs: only the device's own time remains.
 
-A row of a small model is thousands of kernels of a few microseconds, and starting them takes a multiple of what they take. A graph
-starts all at once, but its shapes are fixed: a row is filled up with sequences that nobody asks about, and what has no fixed size
-(sequences, keys that they see, the longest) has room for as many as rows had so far; where one has more, graphs are captured anew.
+A row of a small model takes thousands of kernels of a few microseconds each, and launching them takes several times as long as running
+them. A graph launches all of them at once, but its shapes are fixed: a row is padded with dummy sequences, and quantities without a
+fixed size (sequences, keys that they see, the longest) have room for the largest row so far; for a larger one, graphs are recaptured.
 """
 
 from typing import Any

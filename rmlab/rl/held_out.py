@@ -1,11 +1,11 @@
-"""How good is a policy on tasks that it was not trained on, and is it better than another there?
+"""How good is a policy on tasks that it was not trained on, and is it better than another policy there?
 
-Four held-out benchmarks, all of the evaluation part (functions that no part shares): `new` functions of the sources that it was
-trained on, the `withheld` family of functions, `two_bugs` (two changed lines: hardly any is mended where edits start over, and they
-stay in what is said of all), and `long` functions. A task stands in one of them.
+Four held-out benchmarks, all from the evaluation part (whose functions no other part shares): `new` functions from the sources that it
+was trained on, the `withheld` family of functions, `two_bugs` (two changed lines; hardly any is solved where edits start over, but
+they count in `all`), and `long` functions. Each task is in one of them.
 
-Two policies are compared in pairs of one task: pass@1 after training of A minus that of B, by benchmark and over all, with a cluster
-bootstrap's interval. What another seed of RL would give is not in the interval.
+Two policies are compared in pairs by task: pass@1 of A after training minus that of B, by benchmark and over all, with a
+cluster-bootstrap interval. The interval does not include the variation between RL seeds.
 """
 
 import json
@@ -49,10 +49,12 @@ def _name(task: Task, trained: set[str], long_lines: int) -> str:
 def pooled_benchmarks(held_out: Collection[str], without: Collection[str]) -> list[str]:
     """The benchmarks that `all` is over. Raises UsageError for one to leave out that is none, or where none is left."""
     if unknown := sorted(set(without) - set(NAMES)):
-        raise UsageError(f"{', '.join(unknown)} is no held-out benchmark: they are {', '.join(NAMES)}")
+        raise UsageError(f"{', '.join(unknown)} is not a held-out benchmark; there are: {', '.join(NAMES)}")
     left = [name for name in held_out if name not in without]
     if held_out and not left:
-        raise UsageError(f"without {', '.join(sorted(without))} no held-out benchmark is left of {', '.join(held_out)}")
+        raise UsageError(
+            f"without {', '.join(sorted(without))}, none of the held-out benchmarks {', '.join(held_out)} is left"
+        )
     return left
 
 
@@ -101,5 +103,5 @@ def _rates(run: "TrackedRun") -> Any:
     except MissingArtifact as error:
         raise DataError(
             f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, or "
-            "older than this comparison. `rmlab figures rl_table` shows it beside the others."
+            "too old for this comparison. `rmlab figures rl_table` shows it beside the others."
         ) from error

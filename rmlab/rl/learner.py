@@ -1,4 +1,4 @@
-"""The policy that learns: its weights or adapters, its optimiser, and the start that it is measured from."""
+"""The policy being trained: its weights or adapters, its optimiser, and the start that it is compared with."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -135,7 +135,7 @@ class BestWeights:
         """Puts the kept weights into the model. Raises DataError where they are gone."""
         if not self.path(step).is_file():
             raise DataError(
-                f"{self.path(step)} is not there: the best weights belong to the state beside it and travel with it"
+                f"{self.path(step)} is missing: the best weights belong to the state beside it, so copy both"
             )
         kept = load_file(self.path(step))
         with torch.no_grad():

@@ -1,8 +1,8 @@
-"""The loop: attempts, rewards, update, and every few steps an evaluation of the policy.
+"""The loop of RL: attempts, rewards, update, and every few steps an evaluation of the policy.
 
     evaluate (validation, held-out) → [ batch → optimiser steps → engine takes the weights → evaluate ]* → held-out
 
-A loop goes on from its saved state exactly where it was: the same command again after a kill, or at the next slice of time.
+A loop continues exactly from its saved state: give the same command again after a kill, or for the next slice of time.
 """
 
 import time

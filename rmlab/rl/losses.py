@@ -1,12 +1,12 @@
-"""What is the loss of a policy on attempts whose advantages are known? GRPO and GSPO, one function.
+"""The loss of a policy on attempts with known advantages: GRPO and GSPO in one function.
 
     ratio      exp(log π - log π_old): of every token (GRPO), or exp of its mean over a sequence's own tokens (GSPO)
     surrogate  min(ratio · A, clipped ratio · A)
     loss       - mean of the surrogate + kl_weight · KL to the start - entropy_weight · entropy
 
 Sums are divided by the count of the whole optimiser step, so that micro-batches add up: 8 × 1 = 2 × 4. Tokens that the
-policy did not say (issue, observations) are masked from everything. Under GSPO every sequence weighs the same, whatever
-its length (a token sum over a sequence's ratio would weigh it by its length: trl #3823, #4557).
+policy did not generate (issue, observations) are masked everywhere. Under GSPO every sequence has the same weight, whatever
+its length (a token sum over a sequence's ratio would weight it by its length: trl #3823, #4557).
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def policy_loss(
     check(config)
     if (config.kl_weight and reference_BT is None) or (config.entropy_weight and entropy_BT is None):
         raise UsageError(
-            "algorithm.kl_weight needs the start's log-probabilities, algorithm.entropy_weight entropies: they were not given"
+            "algorithm.kl_weight needs the start's log-probabilities, and algorithm.entropy_weight needs entropies: they are missing"
         )
     own = own_BT.to(logprob_BT.dtype)
     length_B = own.sum(-1).clamp(min=1.0)
@@ -98,12 +98,12 @@ def check(config: AlgorithmConfig) -> None:
     """Raises UsageError for options that contradict each other."""
     if config.name is Algorithm.gspo and config.mean is LossMean.token:
         raise UsageError(
-            "algorithm.name=gspo takes the mean over sequences: a token mean would weigh a sequence's ratio by its length. "
+            "algorithm.name=gspo takes the mean over sequences: a token mean would weight a sequence's ratio by its length. "
             "Set algorithm.mean=sequence, or algorithm.name=grpo."
         )
     if not 0 <= config.clip_low < 1 or config.clip_high < 0:
         raise UsageError(
-            f"algorithm.clip_low={config.clip_low}, clip_high={config.clip_high}: from 0 to below 1, and at least 0"
+            f"algorithm.clip_low={config.clip_low}, clip_high={config.clip_high}: clip_low must be from 0 to below 1, clip_high at least 0"
         )
 
 

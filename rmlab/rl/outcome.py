@@ -1,11 +1,11 @@
-"""What came of a training? The summary by which runs are compared: better or worse than the start, collapsed, hacked.
+"""The outcome of a training, by which runs are compared: better or worse than the start, collapsed, hacked.
 
 pass@1 is paired with the start on the same held-out tasks. Collapse: over all held-out benchmarks the
-last evaluation is lower than the first, one-sided at 97.5 %; a loss that is not said may be as large as the one that this
-many tasks show in four of five trainings.
+last evaluation is lower than the first, one-sided at 97.5 %; an undetected loss can be as large as the one that this
+many tasks would show in four of five trainings.
 
-The hacking gap against the first evaluation has two parts: inflation, by which the mean score rose, and lost skill, by which the
-true rate fell.
+The hacking gap against the first evaluation has two parts: inflation, the rise of the mean score, and lost skill, the fall of the
+true rate.
 """
 
 from collections.abc import Collection, Mapping, Sequence

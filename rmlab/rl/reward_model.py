@@ -1,7 +1,7 @@
-"""What does the verifier say of fresh attempts, and what of that is paid?
+"""How does the verifier score new attempts, and how do the scores become rewards?
 
-One verifier or several, calibrated afterwards or not, transformed or not. Every attempt gets a score or it is an error: a
-policy that is paid nothing for what the verifier could not read learns to write what cannot be read.
+One verifier or several, with or without post-hoc calibration and transformation. Every attempt gets a score, or it is an error: a
+policy that gets no reward for what the verifier could not read learns to write what cannot be read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -68,8 +68,8 @@ class RewardModel:
             ]
             raise DataError(
                 f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
-                f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
-                f"reward. Set {' or '.join(others)}, or take a verifier with a longer prompt.max_tokens."
+                f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is not a "
+                f"reward. Set {' or '.join(others)}, or use a verifier with a longer prompt.max_tokens."
             )
         cut_share = sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded)
         return RewardScores(verifier.score(encoded, batch_tokens=self.batch_tokens).score, cut_share)
@@ -130,7 +130,7 @@ def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Fl
         path = reference.beside(VALIDATION_SCORES)
     except (DataError, StoreError) as error:
         raise DataError(
-            f"reward.calibration={kind.value} is fitted on validation scores and {error}. Take a verifier by its run, train it "
+            f"reward.calibration={kind.value} is fitted on validation scores, but {error}. Name a verifier by its run, train it "
             "with evaluation.validation_tasks above 0, or set reward.calibration=none."
         ) from error
     rows = table(read_score_table(path)).scored

@@ -1,4 +1,4 @@
-"""What is an attempt paid? Rewards and their ablations; each registers itself here.
+"""The reward of an attempt: rewards and their ablations; each registers itself here.
 
     @reward("execution_free", needs_score=True)
     def execution_free(given: RewardInputs) -> dict[str, Floats]:
@@ -7,8 +7,8 @@
 A registered reward is a choice on the command line (`rmlab rl reward=execution_free`) and a value of `reward.mode`. It returns its
 summands by name, each of N attempts; the reward is their sum, and each is tracked as `rl/reward_NAME`.
 
-s is a verifier's score (`rmlab.rl.reward_model`). A score that is missing is an error, never a 0. An attempt that the
-environment failed on has no label and no reward: it is made again (`rmlab.rl.batch`).
+s is a verifier's score (`rmlab.rl.reward_model`). A missing score is an error, never a 0. An attempt that failed because of the
+environment has no label and no reward: it is repeated (`rmlab.rl.batch`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,13 +52,13 @@ class RewardInputs:
         score_N, count = self.score_N, len(self.trajectories)
         if score_N is None or len(score_N) != count:
             raise DataError(
-                f"{count} attempts and {0 if score_N is None else len(score_N)} scores: the reward needs one each"
+                f"{count} attempts, but {0 if score_N is None else len(score_N)} scores: the reward needs one per attempt"
             )
         missing = np.flatnonzero(~np.isfinite(score_N))
         if len(missing):
             raise DataError(
                 f"{len(missing)} of {count} attempts have no score, the first at {self.trajectories[missing[0]].task_id}: "
-                "a missing score is not a reward. Take a verifier whose context holds whole episodes."
+                "a missing score is not a reward. Use a verifier whose context holds whole episodes."
             )
         return score_N
 
@@ -161,11 +161,11 @@ def check_reward(config: RewardConfig, verifier: str) -> None:
             f"reward.mode={config.mode}: there is no such reward{near(config.mode, REWARDS)}; there are: {', '.join(REWARDS)}"
         )
     if REWARDS[config.mode].needs_score and not verifier:
-        raise UsageError(f"reward={config.mode} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER")
+        raise UsageError(f"reward={config.mode} needs a verifier: name one with verifier=RUN, CELL or FOLDER")
     if not config.factor > 0:
-        raise UsageError(f"reward.factor={config.factor}: it must be above 0, or what is better is paid less")
+        raise UsageError(f"reward.factor={config.factor}: must be above 0, or better attempts would get lower rewards")
     if config.ensemble and not verifier:
-        raise UsageError("reward.ensemble names verifiers beside `verifier`, which is empty: name one there")
+        raise UsageError("reward.ensemble adds verifiers to `verifier`, which is empty: set verifier too")
 
 
 def patch_similarity(patch: str, reference: str) -> float:
@@ -182,6 +182,6 @@ def _passed(trajectory: Trajectory) -> bool:
     passed = trajectory.extra.get("public_passed")
     if passed is None:
         raise DataError(
-            f"an attempt at {trajectory.task_id} does not say whether the public call passed: weak_tests pays for that alone"
+            f"an attempt at {trajectory.task_id} does not say whether the public call passed, which is all that weak_tests rewards"
         )
     return bool(passed)

@@ -1,4 +1,4 @@
-"""The MLflow run of one training: opened with what identifies it, and given what came of it."""
+"""The MLflow run of one training: opened with its identity, and completed with its results."""
 
 import copy
 import tempfile
@@ -112,7 +112,7 @@ def log_verifier_report(logger: RunLogger, verifier: Reference, reward: RewardCo
         if (paid := paid_scores(verifier, reward)) is not None:
             logger.json("paid_report.json", report(paid, replicates=0))
     except (DataError, StoreError) as error:
-        print(f"this run does not say what its verifier is worth, or not with the scores as they are paid: {error}")
+        print(f"the metrics of the verifier, or those of its scores as paid, are missing from this run: {error}")
 
 
 def paid_scores(verifier: Reference, reward: RewardConfig) -> Scores | None:

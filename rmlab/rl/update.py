@@ -1,9 +1,9 @@
-"""How are a policy's weights changed by a batch of attempts? Optimiser steps over micro-batches.
+"""Updates a policy's weights from a batch of attempts: optimiser steps over micro-batches.
 
-The tokens are those that were sampled, never the text again. Log-probabilities of the policy that sampled are those of the very
-forward pass that is trained, at the weights before the first change (the ratio of the first optimiser step is exactly 1): attempts
-of the first step need no pass of their own. How far the engine's own log-probabilities are from them is measured (`rollout_gap`):
-it is what lower arithmetic in the engine costs.
+The tokens are the sampled ones; the text is never tokenised again. The sampling policy's log-probabilities come from the same
+forward pass that is trained, at the weights before the first change (so the ratio of the first optimiser step is exactly 1):
+attempts of the first step need no separate pass. Their distance from the engine's own log-probabilities is measured
+(`rollout_gap`): it is the cost of lower precision in the engine.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""A score from what a judge model's sampler reports: the log-probabilities of its answer's tokens.
+"""A score from the log-probabilities that a judge model's sampler reports for the tokens of its answer.
 
-Score = two-way softmax of YES and NO, as ours is. A sampler lists a few of the likeliest tokens, and the same word in other
-spellings among them (' YES', 'Yes'): those are no answers of this vocabulary's YES and NO, so they are left out, named, and
-the probability that they hold is said. Where only they are listed, they stand for the word, which is said too.
+Score = two-way softmax of YES and NO, as for our verifiers. A sampler lists a few of the likeliest tokens, which may include other
+spellings of the same word (' YES', 'Yes'): these are not the answers YES and NO, so they are left out and reported with
+their probability. If only they are listed, they stand for the word, which is also reported.
 """
 
 import math
@@ -44,12 +44,12 @@ class Tokens:
                 repr(token) for token, _ in sorted(self.beside.items(), key=lambda pair: (-pair[1], pair[0]))[:8]
             )
             lines.append(
-                f"other spellings are listed and left out: {names} ({len(self.beside)} in all, at most "
+                f"other spellings were ignored: {names} ({len(self.beside)} in all, at most "
                 f"{max(self.beside.values()):.2g} of the probability)"
             )
         if self.unlisted:
             lines.append(
-                f"in {counted(self.unlisted, 'attempt')} one answer is not listed: the least listed probability stands for it "
+                f"in {counted(self.unlisted, 'attempt')} one answer is not listed and gets the smallest listed probability "
                 f"(scores off by at most {self.doubt:.2g})"
             )
         if self.later:
@@ -71,7 +71,7 @@ def score_of_logprobs(cell: Any, tokens: Tokens) -> float:
         if spoken and _word(max(listed, key=lambda token: listed[token])):
             tokens.later += number > 0
             return _score(listed, spoken, tokens)
-    raise NoAnswer("no position has YES or NO as its likeliest token")
+    raise NoAnswer("YES or NO is not the likeliest token at any position")
 
 
 def score_of_pair(yes: float, no: float) -> float:
@@ -143,7 +143,7 @@ def _listed(pairs: Any) -> dict[str, float]:
     }  # Parquet fills structs up with nulls
     for token, value in listed.items():
         if not isinstance(token, str) or type(value) not in (int, float) or math.isnan(value) or value > 1e-6:
-            raise NoAnswer(f"{str(token)[:40]!r}: {str(value)[:40]} is no log-probability (those are at most 0)")
+            raise NoAnswer(f"{str(token)[:40]!r}: {str(value)[:40]} is not a log-probability (they are at most 0)")
     if not listed:
         raise NoAnswer("no token is listed")
     return {token: float(value) for token, value in listed.items()}

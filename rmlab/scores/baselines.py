@@ -1,4 +1,4 @@
-"""What could one know without a verifier? The scores and selectors that stand beside every table.
+"""How well can one do without a verifier? The baseline scores and selectors that are reported beside every table.
 
 Read from the table: random, oracle, task difficulty (the task's own mean label: an oracle, named so), policy identity (the
 policy's mean label) and length. Read from the trajectories, where they are given: the last value shown is the expected one, the

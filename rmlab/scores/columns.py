@@ -1,4 +1,4 @@
-"""Which column of a foreign table is what: `score=final_probe,resolved=sub_class==success,task_id=iid`.
+"""The roles of columns in a foreign table: `score=final_probe,resolved=sub_class==success,task_id=iid`.
 
 Each role is a column of the score table, or one from which a column is made: two log-probabilities or logits of YES and NO,
 or all log-probabilities by token, make a score. A cell that holds a list (or the text of one) holds one value an attempt.
@@ -27,8 +27,8 @@ PAIRS = {"yes_logprob": "no_logprob", "yes_logit": "no_logit"}
 MADE = (*PAIRS, *PAIRS.values(), "logprobs")
 ROLES = (*COLUMNS, *TESTS, *MADE)
 
-HINT = f"A score table has {', '.join(REQUIRED)}; --columns score=NAME,resolved=NAME,task_id=NAME names others."
-JOINED_HINT = "With --trajectories a table needs score and trajectory_id, or task_id; --columns score=NAME,task_id=NAME names others."
+HINT = f"A score table has {', '.join(REQUIRED)}; use --columns score=NAME,resolved=NAME,task_id=NAME for other names."
+JOINED_HINT = "With --trajectories a table needs score and trajectory_id, or task_id; --columns score=NAME,task_id=NAME sets other names."
 Fail = Callable[[str], NoReturn]
 
 
@@ -88,10 +88,10 @@ def column_names(texts: Sequence[str]) -> ColumnNames:
         named[role] = column
     for yes, no in PAIRS.items():
         if (yes in named) != (no in named):
-            raise UsageError(f"--columns: {yes} and {no} make a score together; name both")
+            raise UsageError(f"--columns: a score needs both {yes} and {no}; name both")
     sources = [source for source in ("score", *PAIRS, "logprobs") if source in named]
     if len(sources) > 1:
-        raise UsageError(f"--columns: the score comes from {' and from '.join(sources)}; name one")
+        raise UsageError(f"--columns: the score is defined by {' and by '.join(sources)}; name only one")
     return ColumnNames(named, true_value)
 
 
@@ -179,11 +179,11 @@ class Reader:
             return None if cell is None else score_of_logprobs(cell, self.tokens)
         yes, no = (number(by_role[role], role, fail) for role in self.names.made_from)
         if (yes is None) != (no is None):
-            fail(f"{'YES' if yes is None else 'NO'} has no value and the other has: one alone makes no score")
+            fail(f"{'YES' if yes is None else 'NO'} has no value, but a score needs both answers")
         if yes is None or no is None:
             return None
         if "yes_logprob" in by_role and max(yes, no) > 1e-6:
-            fail(f"{max(yes, no)} is no log-probability (those are at most 0); name logits as yes_logit and no_logit")
+            fail(f"{max(yes, no)} is not a log-probability (they are at most 0); name logits as yes_logit and no_logit")
         return score_of_pair(yes, no)
 
     def notes(self) -> list[str]:
@@ -197,7 +197,7 @@ class Reader:
                 if self.without_attempts
                 else ""
             )
-            lines.append(f"{counted(self.exploded, 'row holds', 'rows hold')} lists: one attempt an item{empty}")
+            lines.append(f"{counted(self.exploded, 'row holds', 'rows hold')} lists, with one attempt per item{empty}")
         if self.published_tests:
             lines.append(f"results of tests: {', '.join(PUBLISHED_TESTS.values())}")
         if self.values:
@@ -212,7 +212,7 @@ class Reader:
         """Raises UsageError where the value that means resolved never occurs."""
         if self.values and self.names.true_value not in self.values:
             raise UsageError(
-                f"{where}: {self.names.column('resolved')} is never {self.names.true_value!r} (it is: "
+                f"{where}: {self.names.column('resolved')} is never {self.names.true_value!r} (its values: "
                 f"{', '.join(map(repr, sorted(self.values)))[:200]})"
             )
 
@@ -269,4 +269,4 @@ def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
-        raise ValueError(f"{text[:80]!r} is no value") from error
+        raise ValueError(f"{text[:80]!r} is not a value") from error

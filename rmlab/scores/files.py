@@ -1,4 +1,4 @@
-"""Rows of a table in a file: CSV, JSONL, JSON, Parquet. What the columns mean is not known here.
+"""Rows of a table in a file: CSV, JSONL, JSON, Parquet. The meaning of the columns is defined elsewhere.
 
 A JSON file may hold a list of records, records by their key (which then is the column `key`), lists by column, or one of
 these under one name beside other things (`{"rows": [...], "auroc": 0.9}`). A column that lies within another is named with a
@@ -70,7 +70,7 @@ class Wanted:
                 shown = (", ".join(header) if all(column.isprintable() for column in header) else "nothing readable")[
                     :200
                 ] or "none"
-                hint = "--columns names it: mend the name there." if name in self.named else self.hint
+                hint = "--columns names it: correct the name there." if name in self.named else self.hint
                 raise DataError(
                     f"{path}, {place}: there is no {name!r} (there are: {shown}). {hint}"
                     if place
@@ -116,7 +116,7 @@ def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:
     if reader is None:
         raise UsageError(
             f"{path}: a score table ends in .csv, .jsonl, .json or .parquet, not in {suffix or 'nothing'}"
-            " (.tsv, and .gz, .zst, .bz2 or .xz behind the ending of a text, are read too)"
+            " (.tsv is read too, and text files may be compressed: .gz, .zst, .bz2 or .xz)"
         )
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. `rmlab score` writes a score table.")
@@ -178,11 +178,11 @@ def _read_jsonl(path: Path, wanted: Wanted) -> Iterator[Row]:
                 cells = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise DataError(
-                    f"{path}, line {number}: not readable as JSON ({error}). JSONL has one object a line."
+                    f"{path}, line {number}: not readable as JSON ({error}). JSONL has one object per line."
                 ) from error
             if not isinstance(cells, dict):
                 raise DataError(
-                    f"{path}, line {number}: {type(cells).__name__} instead of an object. JSONL has one object a line."
+                    f"{path}, line {number}: {type(cells).__name__} instead of an object. JSONL has one object per line."
                 )
             cells = wanted.inner(cells)
             wanted.check(path, list(cells), f"line {number}")
@@ -196,10 +196,8 @@ def _not_text(path: Path) -> DataError:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return DataError(
-            f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?"
-        )
-    return DataError(f"{path} changed while it was read. Give the command again.")
+        return DataError(f"{path} is not UTF-8 text (byte {error.start}): does its suffix name the right format?")
+    return DataError(f"{path} changed while it was being read. Run the command again.")
 
 
 def load_json(path: Path) -> Any:
@@ -261,7 +259,7 @@ def _by_column(path: Path, value: dict[str, Any], wanted: Wanted) -> Iterator[Ro
     columns = {name: value[name] for name in wanted.read if isinstance(value.get(name), list | dict)}
     lengths = {name: len(cells) for name, cells in columns.items()}
     if len(set(lengths.values())) > 1 or len({type(cells) for cells in columns.values()}) > 1:
-        raise DataError(f"{path}: its columns differ in length or kind: {lengths}")
+        raise DataError(f"{path}: its columns differ in length or type: {lengths}")
     first = next(iter(columns.values()))
     for number, index in enumerate(first if isinstance(first, dict) else range(len(first)), 1):
         try:
@@ -288,7 +286,7 @@ def _read_parquet(path: Path, wanted: Wanted) -> Iterator[Row]:
                 yield f"row {number}", wanted.inner(cells)
             start += batch.num_rows
         if start != file.metadata.num_rows:  # a damaged footer may hide rows, and the library says nothing
-            raise OSError(f"{start} rows where it states {file.metadata.num_rows}")
+            raise OSError(f"{start} rows, but it states {file.metadata.num_rows}")
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).splitlines() or ["damaged"])[0]
         raise DataError(f"{path} is not a readable Parquet file ({reason}). Write or fetch it again.") from error

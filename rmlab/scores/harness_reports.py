@@ -1,4 +1,4 @@
-"""Labels without scores: which tasks did each run of a policy resolve, by the reports that test harnesses leave?
+"""Labels without scores: which tasks did each run of a policy resolve, according to the reports of test harnesses?
 
 A report is one attempt at each of its tasks; `rmlab.trajectories.labels` reads its layouts. A task that the report names
 without an outcome (incomplete, pending, an error of the attempt) was asked and not solved: it counts as unresolved, as in the
@@ -63,17 +63,15 @@ def harness_reports(path: Path) -> list[Report]:
     ]
     for report in of_file:
         if twice := report.by_key().contradictions:
-            raise DataError(f"{path}: it calls task {twice[0]} resolved and unresolved: which is right is not known")
+            raise DataError(f"{path} lists task {twice[0]} as both resolved and unresolved")
     if mended and of_file:
-        of_file[0].note = f"{path.name} is no strict JSON: {mended} was passed over" + (
+        of_file[0].note = f"{path.name} is not strict JSON: {mended} was ignored" + (
             f"; {of_file[0].note}" if of_file[0].note else ""
         )
     for name in ("resolved", "unresolved"):
         listed, stated = document.get(f"{name}_ids"), document.get(f"{name}_instances")
         if isinstance(listed, list) and isinstance(stated, int) and len(listed) != stated:
-            raise DataError(
-                f"{path}: it lists {len(listed)} {name}_ids and states {name}_instances = {stated}: which is right?"
-            )
+            raise DataError(f"{path} lists {len(listed)} {name}_ids but states {name}_instances = {stated}")
     return of_file
 
 
@@ -94,11 +92,11 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
         reports = harness_reports(path)
         if not reports:
             raise DataError(
-                f"{path} is no report of a test harness (JSON with resolved_ids, or task: true or false)"
+                f"{path} is not a report of a test harness (JSON with resolved_ids, or task: true or false)"
                 + ("; several files are evaluated together only if all are reports" if len(paths) > 1 else "")
             )
         if (first := seen.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)) != path:
-            notes.append(f"{path} and {first} are the same, byte for byte: if they are one run, name it once")
+            notes.append(f"{path} and {first} are identical: if they are one run, name it only once")
         for report in reports:
             missing = 0.0 if incomplete is Incomplete.unresolved else np.nan
             label = {
@@ -137,5 +135,5 @@ def _what(report: Report, incomplete: Incomplete) -> str:
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(Counter(open_tasks.values()).items()))
     note += f", {len(open_tasks):,} without an outcome ({kinds}), counted as {incomplete.value}"
     if len(open_tasks) > PARTIAL * total and incomplete is Incomplete.unresolved:
-        note += "; if only a part was handed in, --incomplete unlabelled leaves them out"
+        note += "; if only part of the tasks was submitted, --incomplete unlabelled leaves them out"
     return note

@@ -1,7 +1,7 @@
-"""A score table and the trajectories that it scores, joined: the table says the scores, the set all else.
+"""A score table and the trajectories that it scores, joined: the table provides the scores, the set everything else.
 
 Rows are matched by trajectory_id; one without by its task and its policy, where the set has exactly one such attempt. Task,
-policy, cluster, source and patch are the set's; so is the label, where it has one. What does not match is left out and counted.
+policy, cluster, source and patch come from the set, and so does the label if it has one. What does not match is left out and counted.
 """
 
 from collections import defaultdict
@@ -88,7 +88,9 @@ def join(table: ScoreTable, path: Path, pool: TrajectorySet, pool_path: Path) ->
         note += "; every trajectory of the set has a row"
     notes = [note]
     if differ:
-        notes.append(f"{counted(differ, 'row states', 'rows state')} another label than the set, whose labels count")
+        notes.append(
+            f"{counted(differ, 'row states', 'rows state')} a different label from the set, whose labels are used"
+        )
     joined = ScoreTable(
         Scores.of_trajectories(labelled, rows.score, rows.n_tokens),
         None if table.regression_N is None else table.regression_N[keep],
@@ -123,7 +125,7 @@ def _matches(scores: Scores, path: Path, trajectories: Sequence[Trajectory], poo
             missing = "trajectory_id" if policy or len(policies) < len(fitting) else alone
             raise DataError(
                 f"{path}, row {row}: {pool_path} has {len(fitting)} attempts at task {task}"
-                f"{f' of policy {policy}' if policy else ' (' + ', '.join(policies) + ')'}, and which of them is scored is not said. "
+                f"{f' of policy {policy}' if policy else ' (' + ', '.join(policies) + ')'}, and the table does not say which is scored. "
                 f"Add a column {missing}; `rmlab trajectories show {pool_path}` shows what is there."
             )
         yield (fitting[0] if fitting else None), False

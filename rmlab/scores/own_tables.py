@@ -1,7 +1,7 @@
 """A score table as `rmlab score` writes it, read by columns: a study reads hundreds of them, and by rows one takes ten times as long.
 
-Only what needs no look at single cells: of anything else, and of anything that is wrong, None is given, and table.py reads the file
-by rows, which knows the place of each fault.
+It handles only files whose cells need no individual checks: for anything else, and for anything wrong, it returns None, and table.py
+reads the file by rows, which can name the place of each fault.
 """
 
 from pathlib import Path

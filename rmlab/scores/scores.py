@@ -1,8 +1,8 @@
-"""The scores record: what every metric reads. Columns of one score table as arrays of one length N.
+"""The scores record, which every metric reads: columns of one score table as arrays of length N.
 
-Of a patch the record holds a hash, equal for patches that are one and the same. Of a real diff, only the changed lines of each file
-count: not the order of its files, context lines, line numbers, blank lines, or spaces within and behind a line (indentation counts,
-since it has a meaning in Python). The patch of micro-SWE is exact as it stands.
+Patches are stored as hashes, which are equal for equivalent patches. In a real diff, only the changed lines of each file
+count: not the order of its files, context lines, line numbers, blank lines, or spaces within and after a line (indentation counts,
+since it has a meaning in Python). A patch of micro-SWE is hashed exactly.
 """
 
 import re
@@ -92,7 +92,7 @@ class Scores:
             )
         labelled = self.resolved[~np.isnan(self.resolved)]
         if not np.isin(labelled, (0.0, 1.0)).all():
-            raise DataError("column resolved must hold 0, 1, true, false or nothing")
+            raise DataError("column resolved must hold 0, 1, true, false or be empty")
         named = self.trajectory_id[self.trajectory_id != ""]
         names, counts = np.unique(named, return_counts=True)
         if (counts > 1).any():

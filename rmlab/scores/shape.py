@@ -1,4 +1,4 @@
-"""How much does the shape of an attempt tell, before anyone reads a word of it?
+"""How much does the shape of an attempt reveal without its text?
 
 The shape is which kinds of action follow one another and how many there are: no text, no values, no code. A logistic
 regression on it, fitted on validation, is the baseline that says whether labels leak through style; a verifier that

@@ -3,7 +3,7 @@
 CSV, TSV, JSONL, JSON, packed or not, or Parquet with task_id, score (empty or null = not scored), resolved (empty or null =
 unlabelled) and, where there, trajectory_id, policy, source, cluster (else `cluster_of` of the task), n_tokens, patch (a patch or
 a hash of it; what is kept is the hash of patches.py); columns.py reads tables with other names. Other columns are left alone.
-Anything that is not what it has to be is one DataError with file, place and value: a table that is read wrongly gives numbers that
+Anything invalid is a DataError with file, place and value, because a table that is read wrongly gives numbers that
 look right.
 """
 
@@ -103,7 +103,7 @@ class _Columns:
             fail("task_id is empty: every attempt belongs to a task")
         if trajectory and self.place_of.setdefault(trajectory, place) != place:
             fail(
-                f"trajectory_id {trajectory} stands on {self.place_of[trajectory]} already: every attempt must be scored once"
+                f"trajectory_id {trajectory} already occurs on {self.place_of[trajectory]}: every attempt must be scored once"
             )
         if not cluster and (cluster := cluster_of(task)) != task:
             self.by_repository.add(task)
@@ -137,7 +137,7 @@ class _Columns:
             return []
         repositories = {self.cluster_of[task][0] for task in self.by_repository}
         return [
-            f"cluster: the repositories that ids of tasks name ({counted(len(repositories), 'repository', 'repositories')}, "
+            f"cluster: the repositories named in the task ids ({counted(len(repositories), 'repository', 'repositories')}, "
             f"{counted(len(self.by_repository), 'task')})"
         ]
 
@@ -164,7 +164,7 @@ def _text(cells: dict[str, Any], name: str, fail: Callable[[str], NoReturn]) -> 
         return ""
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-            fail(f"{name} {value!r} holds characters that are no text")
+            fail(f"{name} {value!r} contains characters that are not text")
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -206,7 +206,7 @@ def _patch(value: Any, fail: Callable[[str], NoReturn]) -> str:
     if value is None or (isinstance(value, CsvCell) and not value.strip()):
         return ""
     if not isinstance(value, str):
-        fail(f"patch {str(value)[:80]!r} is not text: it is a patch, or a hash that is equal for equal patches")
+        fail(f"patch {str(value)[:80]!r} is not text: it must be a patch, or a hash that is equal for equal patches")
     return patch_hash(value)
 
 
@@ -233,7 +233,7 @@ def _label(value: Any, fail: Callable[[str], NoReturn]) -> float:
         return float(stated)
     if text not in LABELS:
         fail(
-            f"resolved {str(value)[:80]!r} must be true, false, 1, 0, or nothing for an attempt without a label; "
-            "--columns resolved=NAME==VALUE makes labels of other values"
+            f"resolved {str(value)[:80]!r} must be true, false, 1, 0, or empty for an attempt without a label; "
+            "--columns resolved=NAME==VALUE maps other values to labels"
         )
     return LABELS[text]

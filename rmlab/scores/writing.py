@@ -1,4 +1,4 @@
-"""Writing score tables: what verifiers leave, in the columns and formats that table.py explains."""
+"""Writes the score tables of verifiers, in the columns and formats that table.py explains."""
 
 import csv
 import json

@@ -1,6 +1,6 @@
-"""Selection: which trajectories a verifier is trained on, and by which labels.
+"""Selection: which trajectories a verifier is trained on, and with which labels.
 
-apportionment  shares a total out by weight, house-monotone
+apportionment  divides a total by weight, house-monotone
 pool           a trajectory file without its text: identity and counts in a moment
 select         the controlled choice of a training set, and its table
 weak_tests     labels from a few of the hidden tests, by execution

@@ -61,7 +61,7 @@ def read_index(path: Path | str) -> PoolIndex:
     if not path.is_file():
         raise DataError(
             f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it "
-            "(where that of a preset or of data=NAME comes from is said in its file in conf)."
+            "(for that of a preset or of data=NAME, its file in conf says where it comes from)."
         )
     state = path.stat()
     return _read_index(path.resolve(), (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))
@@ -79,5 +79,5 @@ def _read_index(path: Path, state: tuple[int, ...]) -> PoolIndex:
         raise DataError(f"{path} has no column {missing[0]!r}: it is not a trajectory set")
     rows = tuple(map(PoolRow, *(table.column(name).to_pylist() for name in COLUMNS)))
     if unknown := {row.split for row in rows} - {None, *SPLITS}:
-        raise DataError(f"{path}: split {unknown.pop()!r} is none of {', '.join(SPLITS)}")
+        raise DataError(f"{path}: split {unknown.pop()!r} is not one of {', '.join(SPLITS)}")
     return PoolIndex(rows)

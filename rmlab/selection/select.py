@@ -27,13 +27,13 @@ SEMANTICS = 1
 class DataConfig:
     """Which trajectories a verifier is trained on.
 
-    path: Parquet file of the pool. scale: examples in all. label_ratio: resolved:unresolved. policies, sources: weight by
-    name (a name that is left out gets nothing); empty = the proportions of what is there, within each label.
-    held_out_policies: of whose attempts none is taken, so that a pool of theirs is of policies that the verifier has not learned from.
-    fits: tokens that a training prompt and its answer may have, whatever the context; null = the context (`prompt.max_tokens`).
-    refilter: take the context all the same. Neither says anything of what is scored.
-    hidden_tests: label the training set by so many hidden tests of each task (`rmlab.selection.weak_tests`); null = by all, as the
-    pool has it. tasks: the tasks file that they stand in.
+    path: Parquet file of the pool. scale: total number of examples. label_ratio: resolved:unresolved. policies, sources: weights by
+    name (a name that is left out gets none); empty = the proportions in the pool, within each label.
+    held_out_policies: policies whose attempts are not trained on, so that an evaluation pool can consist of unseen policies.
+    fits: most tokens of a training prompt with its answer, whatever the context; null = the context (`prompt.max_tokens`).
+    refilter: use the context anyway. Neither affects what is scored.
+    hidden_tests: label the training set by this many hidden tests of each task (`rmlab.selection.weak_tests`); null = by all, as in
+    the pool. tasks: the tasks file with these tests.
     """
 
     path: str = field(default="${rmlab.starter:trajectories.parquet}", metadata=UNHASHED)
@@ -49,7 +49,7 @@ class DataConfig:
 
     @property
     def room(self) -> int | None:
-        """Tokens that a training prompt and its answer may have; None = whatever is read of it."""
+        """Most tokens of a training prompt with its answer; None = no limit beyond what is read."""
         return None if self.refilter else self.fits
 
 
@@ -125,7 +125,7 @@ def select(
     total that can).
     """
     if config.scale < 1:
-        raise UsageError(f"data.scale={config.scale}: a training set has at least 1 example")
+        raise UsageError(f"data.scale={config.scale}: must be at least 1")
     rows, held_out = _learnable(pool, config)
     strata: dict[Key, list[Row]] = defaultdict(list)
     had: Counter[Key] = Counter()
@@ -177,7 +177,7 @@ def _learnable(pool: Iterable[Row], config: DataConfig) -> tuple[list[Row], int]
             )
         if config.policies.get(name):
             raise UsageError(
-                f"data.policies names {name!r}, which data.held_out_policies leaves out: take it out of one of them"
+                f"data.policies names {name!r}, which data.held_out_policies excludes: remove it from one of them"
             )
     kept = [row for row in rows if row.policy not in held_out]
     return kept, len(rows) - len(kept)
@@ -272,7 +272,7 @@ def label_weights(ratio: str) -> tuple[Fraction, Fraction]:
             raise ValueError
     except (ValueError, ZeroDivisionError):
         raise UsageError(
-            f"data.label_ratio={ratio}: it is resolved:unresolved, two numbers above 0, such as 2:1"
+            f"data.label_ratio={ratio}: must be resolved:unresolved, two numbers above 0, such as 2:1"
         ) from None
     return resolved, unresolved
 
@@ -285,7 +285,7 @@ def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> No
             f"{key} names {unknown[0]!r}, which the pool does not have; it has {', '.join(there) or 'nothing'}"
         )
     if any(not isfinite(w) or w < 0 for w in asked.values()) or (asked and not any(asked.values())):
-        raise UsageError(f"{key}={dict(asked)}: weights are at least 0 and one of them is more")
+        raise UsageError(f"{key}={dict(asked)}: weights must be at least 0, and one of them above 0")
 
 
 def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
@@ -312,6 +312,6 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
         else ""
     )
     return (
-        f"data.scale={config.scale} cannot be filled: {there} are there{beside}, {allows}. "
+        f"data.scale={config.scale} cannot be filled: {there} are available{beside}, {allows}. "
         f"Lower data.scale or change {change}{wider}."
     )

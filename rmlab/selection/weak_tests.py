@@ -68,7 +68,7 @@ def weak_labels(
     its patch, and all tests give its label. Raises UsageError for tests < 1, DataError where it is not so.
     """
     if tests < 1:
-        raise UsageError(f"data.hidden_tests={tests}: at least 1, or null for all")
+        raise UsageError(f"data.hidden_tests={tests}: must be at least 1, or null for all")
     tasks, _ = read_tasks(tasks_file)
     there = tasks_fingerprint(
         tasks
@@ -84,8 +84,8 @@ def weak_labels(
     disagree = sum((failed[t.trajectory_id] is None) != t.resolved for t in attempts)
     if disagree > DISAGREE * len(attempts):
         raise DataError(
-            f"{disagree} of {len(attempts)} attempts have another label here than where they were collected: another Python, "
-            f"or limits that this machine is too slow for. Collect anew here, or delete {path} and try again."
+            f"{disagree} of {len(attempts)} attempts have a different label here than where they were collected, due to another Python "
+            f"or because this machine is too slow for the limits. Collect again here, or delete {path} and try again."
         )
     # More tests pass no fewer: what is resolved stays resolved, also where a busy machine ran one of its tests out of time.
     resolved = {
@@ -144,7 +144,7 @@ def final_program(attempt: Trajectory, task: Task, edits: Edits = Edits.build_up
     code = replayed(task.code, [m.content for m in attempt.messages if m.role == "assistant"], edits)[-1]
     if grammar.patch(task.code, code) != attempt.patch:
         raise DataError(
-            f"the edits of trajectory {attempt.trajectory_id} do not give its patch: it was not collected at this task"
+            f"the edits of trajectory {attempt.trajectory_id} do not produce its patch: it was not collected on this task"
         )
     return code
 
@@ -178,6 +178,6 @@ def _run(programs: Sequence[Program], show: bool, allow_weak: bool) -> dict[Prog
                 advance(len(done))
     if lost := len(programs) - len(outcomes):
         raise RmlabError(
-            f"the sandbox failed {TRIES} times on {lost} programs: `rmlab doctor` says what works on this machine."
+            f"the sandbox failed {TRIES} times on {lost} programs: `rmlab doctor` shows what works on this machine."
         )
     return outcomes

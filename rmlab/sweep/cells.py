@@ -1,8 +1,8 @@
-"""Which run is which: the two hashes of a cell.
+"""The two hashes that identify a cell.
 
-`config_hash` covers everything that can change a result and nothing else, so it is the same cold and warm, in another
-process and from another folder. `control_hash` leaves out what the declared factors own and the seed: cells that share it
-may stand on one line.
+`config_hash` covers everything that can change a result and nothing else, so it does not depend on caches, the
+process or the folder. `control_hash` leaves out the keys of the declared factors and the seed: cells that share it
+may be drawn as one line.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What a sweep would do: which cells are finished, at work, failed or to run; and in what two of its cells differ."""
+"""What a sweep would do: which cells are finished, at work, failed or to run; and how two of its cells differ."""
 
 import difflib
 import json
@@ -25,7 +25,7 @@ def redo_rule(before: str | None, stale: bool) -> Redo:
     try:
         milliseconds = datetime.fromisoformat(before).timestamp() * 1000 if before else 0.0
     except ValueError:
-        raise UsageError(f"--redo-before {before}: a time is written 2026-01-31T12:00:00") from None
+        raise UsageError(f"--redo-before {before}: write the time as 2026-01-31T12:00:00") from None
     here = commit()
     return lambda run: run.start_time < milliseconds or (stale and run.tags.get("commit") != here)
 
@@ -60,7 +60,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         parts.append(f"{states['at work']} at work elsewhere")
     lines += ["", ", ".join([*parts, f"{states['to run']} to run"])]
     if cost := spec.cost.get(spec.preset):
-        lines.append(f"cost of the sweep at this preset, as its file has it: {cost}")
+        lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
     return "\n".join(lines)
 
 

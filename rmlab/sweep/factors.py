@@ -1,6 +1,6 @@
 """Factors: named choices, each of which owns a declared set of configuration keys.
 
-A sweep may vary only what its declared factors own; everything else is equal in all its cells, which `control_hash` proves.
+A sweep may vary only the keys that its declared factors own; `control_hash` proves that everything else is equal in all its cells.
 """
 
 from collections.abc import Iterable

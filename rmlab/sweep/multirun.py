@@ -4,9 +4,9 @@
     rmlab train -m +sweep=data_scale hydra/launcher=joblib hydra.launcher.n_jobs=2
     rmlab train -m seed=0,1,2 preset=smoke
 
-`+sweep=NAME` is `rmlab sweep NAME`: the same cells, hashes and runs, so either goes on with what the other began.
+`+sweep=NAME` is `rmlab sweep NAME`: the same cells, hashes and runs, so either continues what the other began.
 
-One run by itself, beside sweeps: what is finished is not done again, what is at work elsewhere is waited for.
+A single run outside a sweep: a finished one is not repeated, and one at work elsewhere is waited for.
 """
 
 import random
@@ -76,7 +76,7 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
     if sweep is not None:
         given[given.index(sweep)] = f"+sweep={quoted(register_sweep(sweep.partition('=')[2]))}"
     if chosen and sweep is None:
-        raise UsageError(f"{chosen[0]}: it chooses within a sweep. Name one with +sweep=NAME.")
+        raise UsageError(f"{chosen[0]} selects within a sweep. Name a sweep with +sweep=NAME.")
     if sweep is not None:
         given += ["hydra/sweeper=rmlab"]  # by name too: each job is composed without the sweep
         for name, value in (options or SweepOptions()).changed().items():
@@ -113,8 +113,8 @@ def _no_plugin(error: str) -> str | None:
     own = sorted(path.stem for path in LAUNCHERS.glob("*.yaml")) if kind == "launcher" else ["rmlab"]
     known = [*own, "basic", *(one.partition("/")[2] for one in PACKAGES if one.startswith(kind))]
     return (
-        f"hydra/{kind}={name}: there is no such {kind} here{near(name, known)}; known are: {', '.join(known)} "
-        "(a package may bring others)"
+        f"hydra/{kind}={name}: there is no such {kind} here{near(name, known)}; there are: {', '.join(known)} "
+        "(packages may add others)"
     )
 
 
@@ -176,7 +176,7 @@ def own_launcher(name: str, settings: Sequence[str], config: "DictConfig", worke
         try:
             OmegaConf.update(own, key, plain_yaml(value))
         except (yaml.YAMLError, OmegaConfBaseException):
-            raise UsageError(f"{text}: the value of {key} cannot be read. Put a text in quotes: {key}='...'") from None
+            raise UsageError(f"{text}: the value of {key} cannot be read. Put text in quotes: {key}='...'") from None
     find_plugins()
     made = get_class(own.pop("_target_"))(**cast("dict[str, Any]", OmegaConf.to_container(own)))
     launcher: Launcher = made.cells_launcher(config, workers)

@@ -1,4 +1,4 @@
-"""The cells that answer a sweep's question, each with its configuration and its identity."""
+"""The cells of a sweep, each with its configuration and its identity."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def refuse_owned_overrides(spec: SweepSpec, overrides: Sequence[str]) -> None:
         for factor in spec.factors:
             if factor.owns_key(key):
                 raise UsageError(
-                    f"{text}: {key} is what {factor.name} varies in this sweep. Choose its levels with levels=[...]."
+                    f"{text}: this sweep varies {key} (factor {factor.name}). Choose its levels with levels=[...]."
                 )
 
 
@@ -79,7 +79,9 @@ def expand(
     declared = spec.factors
     common = compose(spec.program, [*spec.overrides, *overrides])
     if "tracking" not in common or SEED not in common:
-        raise UsageError(f"program {spec.program!r} cannot be swept: its configuration has no keys seed and tracking")
+        raise UsageError(
+            f"program {spec.program!r} cannot be swept: its configuration lacks the keys seed and tracking"
+        )
     cells = []
     for level, arm in spec.combinations:
         set_level = spec.sets(level, arm)
@@ -114,7 +116,7 @@ def check_control(cells: Sequence[Cell]) -> None:
             raise RmlabError(
                 f"{cells[0].name} and {cell.name} differ in {', '.join(differing)}, which no declared factor "
                 f"({', '.join(f.name for f in cell.sweep.factors)}) owns: the sweep would not be controlled. "
-                "Take it out of the levels, or declare the factor that owns it."
+                "Remove it from the levels, or declare the factor that owns it."
             )
 
 

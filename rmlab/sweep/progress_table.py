@@ -1,8 +1,8 @@
-"""What a sweep is doing: one live table on a terminal, one line per change of a cell on anything else, nothing where quiet is asked.
+"""The state of a sweep: one live table on a terminal, one line per change of a cell elsewhere, nothing with --quiet.
 
-How long will it go on? That follows from what its cells took, how fast those run that are running, and how many run at once. A cell
-takes as long as the cells of its own group (one level and arm, another seed) took. Where none of its group is known, a line through
-what is known says it, over the work in a cell (trajectories that it is trained on).
+The time left follows from how long finished cells took, how fast running cells are, and how many run at once. A cell is expected to
+take as long as the cells of its own group (same level and arm, another seed). If none of its group has finished, a line is fitted
+through the known times, over the work in a cell (the trajectories that it is trained on).
 """
 
 import heapq

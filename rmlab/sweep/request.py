@@ -1,6 +1,6 @@
-"""What is asked of a sweep on the command line, and the cells that follow from it.
+"""The request for a sweep on the command line, and the cells that follow from it.
 
-How a sweep runs: what `rmlab sweep` takes as flags, and Hydra's sweeper as keys (`hydra.sweeper.KEY=VALUE`).
+How a sweep runs: the flags of `rmlab sweep`, which are also keys of Hydra's sweeper (`hydra.sweeper.KEY=VALUE`).
 """
 
 import math
@@ -33,12 +33,12 @@ class OnError(StrEnum):
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """workers: cells at once, None = as many as the cores (or GPUs) hold. on_error: after a failed cell start no more, or go on.
+    """workers: cells that run at once, None = as many as the cores (or GPUs) hold. on_error: whether to stop or continue after a failure.
 
-    dry_run, explain: only describe. retry_failed: run again what failed before. force: run again what is finished; redo_before
-    (2026-01-31T12:00:00): what began before then; rerun_stale: what another commit made. batch: cells that are given to a launcher
-    of Hydra's own at once, None = all of a sweep, one trial of a search. stop_after: minutes from the command's start, after which
-    no cell runs any more (what all cells share is prepared to its end); None = until all is done.
+    dry_run, explain: only describe the sweep. retry_failed: rerun failed cells. force: rerun finished cells; redo_before
+    (2026-01-31T12:00:00): those that began before then; rerun_stale: those of another commit. batch: how many cells one of Hydra's
+    own launchers gets at once, None = all of a sweep, one trial of a search. stop_after: minutes from the command's start after which
+    no cell runs any more (the preparation of what all cells share is finished); None = no limit.
     """
 
     dry_run: bool = False
@@ -53,13 +53,13 @@ class SweepOptions:
     stop_after: float | None = None
 
     def __post_init__(self) -> None:
-        """Raises UsageError for a value that means nothing."""
+        """Raises UsageError for an invalid value."""
         if self.workers is not None and self.workers < 1:
-            raise UsageError(f"--workers {self.workers}: at least one cell runs at once")
+            raise UsageError(f"--workers {self.workers}: must be at least 1")
         if self.stop_after is not None and not 0 < self.stop_after < math.inf:
-            raise UsageError(f"--stop-after {self.stop_after:g}: minutes, more than 0 and finite")
+            raise UsageError(f"--stop-after {self.stop_after:g}: must be a finite number of minutes above 0")
         if self.on_error not in list(OnError):
-            raise UsageError(f"on_error={self.on_error}: it is one of {', '.join(OnError)}")
+            raise UsageError(f"on_error={self.on_error}: must be one of {', '.join(OnError)}")
 
     def dated(self) -> "SweepOptions":
         """`force` as the time before which runs do not count: a sweep that is interrupted goes on with it."""
@@ -142,7 +142,7 @@ def read_request(arguments: Sequence[str]) -> Request:
             try:
                 choices[key] = plain_yaml(value)
             except yaml.YAMLError:
-                raise UsageError(f"{text}: {key} is a value, or a list such as [1,2]") from None
+                raise UsageError(f"{text}: {key} must be a value, or a list such as [1,2]") from None
         else:
             overrides.append(text)
     return Request(choices, overrides, launcher, settings)
@@ -166,6 +166,6 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
                 check_fill(read_index(data.path).rows, data)
     if spec.search and any(OmegaConf.select(cell.config, "rl.max_minutes") is not None for cell in cells):
         raise UsageError(
-            "rl.max_minutes ends a run before it is finished, which a search cannot judge: leave it out here"
+            "rl.max_minutes ends a run before it is finished, and a search cannot judge such a run: leave it out"
         )
     return Plan(spec, cells, command, request)

@@ -1,9 +1,9 @@
-"""Runs the cells of a sweep that are not finished yet, each exactly once, whatever happened before or goes on beside.
+"""Runs the unfinished cells of a sweep, each exactly once, whatever happened before or runs at the same time.
 
-Before them come the fork server that they start from, and what all of them share, made once. A cell is finished when the store has a
-run with its config_hash and the tag `status=finished`, in any experiment. What another sweep (or another cell of this one) finished is
-logged here as a run of its own that names its source. What another process is at work on, here or on another host, is waited for while
-the rest goes on, and redone when that process dies."""
+First, the fork server that the cells start from and the data that they share are made once. A cell is finished when the store has a
+run with its config_hash and the tag `status=finished`, in any experiment. A cell that another sweep (or another cell of this one)
+finished is logged here as a run of its own that names its source. A cell that another process is working on, here or on another host,
+is waited for while the rest runs, and redone if that process dies."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -154,7 +154,9 @@ def take_events(sweep: SweepUnderWay, launcher: Launcher, preload: Sequence[str]
     if sweep.is_time_up():
         close_dead_cells()
     if sweep.disk_is_full:
-        raise RmlabError("the disk is full, so nothing more was started. Make room there; the same command goes on.")
+        raise RmlabError(
+            "the disk is full, so nothing more was started. Free some space; the same command then continues."
+        )
 
 
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:

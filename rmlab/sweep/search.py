@@ -1,7 +1,7 @@
-"""Runs a search: trials are asked for one by one as workers get free, and each is the cells of its settings, one a seed.
+"""Runs a search: trials are requested one by one as workers become free, and each consists of one cell per seed.
 
-A trial's cells are found, run, waited for and reused like those of any sweep, so settings that were run before, in this search
-or elsewhere, are answered from the finished run. The values of a trial are means over its seeds.
+The cells of a trial are found, run, waited for and reused like those of any sweep, so settings that were run before, in this search
+or elsewhere, take their values from the finished run. The values of a trial are means over its seeds.
 """
 
 import time
@@ -130,9 +130,7 @@ class _Search(SweepUnderWay):
                 self.on_finished(key, runs)
             elif last is not None and last.status == FAILED and not self.retry_failed:
                 error = last.tags.get(ERROR, "")
-                self.on_failed(
-                    key, error, f"before ({error}), and is not run again unless asked (--retry-failed)", None
-                )
+                self.on_failed(key, error, f"before ({error}); it is run again only with --retry-failed", None)
             else:
                 self.under_way.add(key)
                 self.waiting.append(key)

@@ -1,4 +1,4 @@
-"""A search in a sweep file: which factors it may set, what it judges a trial by, how many trials, and who proposes them.
+"""A search in a sweep file: the factors that it may set, the objectives, the number of trials, and the sampler.
 
 ```yaml
 search:
@@ -27,9 +27,8 @@ _RANGE = {"low", "high", "log", "step"}
 
 @dataclass
 class SearchSpec:
-    """trials: in all. objectives: metric (or metric@step) to goal. space: factor to its range {low, high, log, step} or {choices}.
-
-    sampler, pruning.pruner: made by `_target_`. storage: of the study, null = a sqlite file in the runs folder.
+    """trials: their total number. objectives: metric (or metric@step) to goal. space: factor to its range {low, high, log, step} or
+    {choices}. sampler, pruning.pruner: built from `_target_`. storage: database of the study, null = a sqlite file in the runs folder.
     """
 
     trials: int
@@ -43,23 +42,23 @@ class SearchSpec:
         """Raises UsageError, in one line, for what cannot be searched. named: what the names of choices mean."""
         find_factors(self.space)
         if self.trials < 1 or not self.objectives or not self.space:
-            raise UsageError(f"{path}, search: it needs trials (at least 1), objectives and a space")
+            raise UsageError(f"{path}: search needs trials (at least 1), objectives and a space")
         for metric, goal in self.objectives.items():
             if goal not in GOALS:
                 raise UsageError(f"{path}, search: {metric}: {goal} must be minimize or maximize")
             if metric.startswith("eval/"):
                 raise UsageError(
-                    f"{path}, search: objective {metric} is of the evaluation part, which a search must not see. "
-                    f"Take validation/{metric.removeprefix('eval/')}."
+                    f"{path}, search: objective {metric} belongs to the evaluation part, which a search must not see. "
+                    f"Use validation/{metric.removeprefix('eval/')}."
                 )
         if self.pruning and len(self.objectives) > 1:
             raise UsageError(
-                f"{path}, search: pruning works with one objective only (Optuna has no other), and there are "
-                f"{len(self.objectives)}. Take pruning out, or all objectives but one."
+                f"{path}, search: pruning in Optuna works with one objective only, and there are "
+                f"{len(self.objectives)}. Remove pruning, or all objectives but one."
             )
         if self.pruning and not {"metric", "pruner"} <= self.pruning.keys() <= {"metric", "pruner", "goal"}:
             raise UsageError(
-                f"{path}, search: pruning has the keys metric, goal and pruner; {', '.join(self.pruning)} are given"
+                f"{path}, search: pruning takes the keys metric, goal and pruner, but was given {', '.join(self.pruning)}"
             )
         for factor in find_factors(self.space):
             allowed = self.space[factor.name]
@@ -73,8 +72,8 @@ class SearchSpec:
                 )
             if not factor.sets and (lost := [c for c in choices or ["a number"] if str(c) not in named]):
                 raise UsageError(
-                    f"{path}: choice {lost[0]} of {factor.name} has no meaning{near(str(lost[0]), named)}; "
-                    f"`named` says what these are: {', '.join(named) or 'none'}"
+                    f"{path}: choice {lost[0]} of {factor.name} is not defined{near(str(lost[0]), named)}; "
+                    f"`named` defines: {', '.join(named) or 'none'}"
                 )
 
 
@@ -97,6 +96,6 @@ def read_search(raw: dict[str, Any], path: Path) -> SearchSpec:
         raise UsageError(f"{path}, search: trials must be a whole number")
     for key in ("factor", "levels", "baseline"):
         if key in raw:
-            raise UsageError(f"{path}: a search has no {key}: its space says what varies")
+            raise UsageError(f"{path}: a search has no {key}: its space defines what varies")
     raw |= {"factor": next(iter(search["space"]), ""), "levels": ["searched"], "baseline": "searched"}
     return SearchSpec(**search)

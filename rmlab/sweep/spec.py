@@ -1,8 +1,8 @@
-"""A sweep file: what is asked, the factor and its levels, the baseline, the seeds, what it costs by preset, what others reported.
+"""A sweep file: the question, the factor and its levels, the baseline, the seeds, the cost by preset, and what others reported.
 
-A second declared factor may be crossed with the first as `arms`, any number of them as `grid`; `list` names the cells one by
-one; `search` looks for the best (`rmlab.sweep.search_spec`). A level is a value of the factor's key, or a name; the file
-says under `named` which overrides a name stands for, and they may touch nothing but the factor's own keys.
+A second declared factor may be crossed with the first as `arms`, or any number of them as `grid`; `list` names the cells one by
+one; `search` looks for the best cell (`rmlab.sweep.search_spec`). A level is a value of the factor's key, or a name; under
+`named`, the file lists the overrides that a name stands for, and they may only set the factor's own keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,9 @@ class Preset:
 class SweepSpec:
     """A sweep at one preset.
 
-    levels: of `factor`. named: the overrides that a level's name stands for. baseline: the level that the others are compared
-    with. grid: further factors, all crossed with the first. listed: the level of each factor, cell by cell. search: see there.
-    cost: by preset, in words. reported: what others found. note: what a reader should know beside the table.
+    levels: the levels of `factor`. named: the overrides that a level's name stands for. baseline: the level that the others are
+    compared with. grid: more factors, all crossed with the first. listed: the level of each factor, cell by cell. search: see
+    SearchSpec. cost: text by preset. reported: what others found. note: what a reader of the table should know.
     """
 
     name: str
@@ -151,7 +151,7 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
     raw = yaml_mapping(path)
     presets = raw.pop("presets", None)
     if not isinstance(presets, dict) or not presets:
-        raise UsageError(f"{path}: presets are missing, at least one is needed")
+        raise UsageError(f"{path}: presets are missing; at least one is needed")
     preset = preset or ("demo" if "demo" in presets else next(iter(presets)))
     if preset not in presets:
         raise UsageError(f"sweep {name} has no preset {preset!r}{near(preset, presets)}; it has: {', '.join(presets)}")
@@ -205,29 +205,29 @@ def _levels_of(listed: Any, factor: Any, path: Path) -> list[Level]:
         or not all(isinstance(cell, dict) and factor in cell for cell in listed)
     ):
         raise UsageError(
-            f"{path}: list must have cells such as {{{factor}: LEVEL, OTHER_FACTOR: LEVEL}}, each with a level of {factor}"
+            f"{path}: list must consist of cells such as {{{factor}: LEVEL, OTHER_FACTOR: LEVEL}}, each with a level of {factor}"
         )
     if len({tuple(map(str, cell.items())) for cell in listed}) < len(listed):
-        raise UsageError(f"{path}: list has one of its cells twice")
+        raise UsageError(f"{path}: list contains the same cell twice")
     return list(dict.fromkeys(cell[factor] for cell in listed))
 
 
 def _check(spec: SweepSpec, path: Path) -> None:
     factors = spec.factors
     if sum(map(bool, (spec.arms, spec.grid, spec.listed, spec.search))) > 1:
-        raise UsageError(f"{path}: arms, grid, list and search exclude each other: a sweep is of one kind")
+        raise UsageError(f"{path}: arms, grid, list and search exclude each other: use one of them")
     if spec.search:
         spec.search.check(path, spec.named)
         return
     if spec.baseline not in spec.levels:
         raise UsageError(
-            f"{path}, preset {spec.preset}: baseline={spec.baseline} is none of the levels {spec.levels}: "
+            f"{path}, preset {spec.preset}: baseline={spec.baseline} is not one of the levels {spec.levels}: "
             "add it to the levels, or set baseline=LEVEL"
         )
     many: dict[str, Sequence[Level]] = {"levels": spec.levels, "seeds": spec.seeds, "arms": spec.arm_levels}
     for name, values in many.items():
         if len({str(v) for v in values}) < len(values):
-            raise UsageError(f"{path}, preset {spec.preset}: {name}={list(values)} has one of them twice")
+            raise UsageError(f"{path}, preset {spec.preset}: {name}={list(values)} contains a value twice")
     if spec.factor in [one.factor for one in spec._crossed] or len({one.factor for one in spec._crossed}) < len(
         spec._crossed
     ):
@@ -242,8 +242,8 @@ def _check_named(path: Path, factor: Factor, levels: Sequence[Level], named: Map
     for level in levels:
         if not factor.sets and str(level) not in named:
             raise UsageError(
-                f"{path}: level {level} of {factor.name} has no meaning{near(str(level), named)}; "
-                f"`named` says what these are: {', '.join(named) or 'none'}"
+                f"{path}: level {level} of {factor.name} is not defined{near(str(level), named)}; "
+                f"`named` defines: {', '.join(named) or 'none'}"
             )
     for name, overrides in named.items():
         for text in overrides:

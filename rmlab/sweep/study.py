@@ -1,8 +1,8 @@
-"""The study of a search: which settings were tried, what came of them, and what to try next. Optuna behind a small door.
+"""The study of a search: the settings that were tried, their results, and what to try next. A thin layer over Optuna.
 
-A study lies in a database (a sqlite file in the runs folder unless the sweep file names another), so it goes on where a killed
-search stopped, and optuna-dashboard can open it. The number of trials is a total over every launch: what is finished, pruned
-or failed counts; what was cut off by a kill does not, and is tried anew.
+A study is stored in a database (a sqlite file in the runs folder unless the sweep file names another), so it continues where a
+killed search stopped, and optuna-dashboard can open it. The number of trials is a total over all launches: finished, pruned and
+failed trials count; trials that were cut off by a kill do not, and are tried again.
 """
 
 import math
@@ -78,8 +78,8 @@ class Study:
             self._first = len(self._study.get_trials(deepcopy=False))
         except Exception as error:
             raise RmlabError(
-                f"the study {name} in {uri} cannot be opened: {str(error).splitlines()[0]} (A database holds the runs or "
-                "studies, not both: name another under search.storage.)"
+                f"the study {name} in {uri} cannot be opened: {str(error).splitlines()[0]} (A database holds either runs "
+                "or studies: name another one under search.storage.)"
             ) from error
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -234,8 +234,8 @@ class Study:
     def _lose(self, number: int) -> None:
         del self._mine[number]
         print(
-            f"trial {number} was taken for dead by another search while this one stood still: its runs stay, it does not "
-            "count, and another trial is made in its place",
+            f"trial {number} was given up by another search while this one was suspended: its runs are kept, but it does not "
+            "count, and another trial replaces it",
             file=sys.stderr,
             flush=True,
         )

@@ -1,7 +1,7 @@
-"""Which studies of searches there are, and which of them a search goes on with.
+"""Which studies of searches there are, and which of them a search continues.
 
-Values are compared within a study, so its name holds what makes its trials comparable: a search whose file was edited in any of
-that is another study, and its launch says so.
+Values are compared within a study, so its name covers everything that makes its trials comparable: if the search's file was edited
+in any of that, it becomes another study, and its launch says so.
 """
 
 import json
@@ -71,8 +71,8 @@ def other_studies(name: StudyName, spec: SearchSpec) -> list[str]:
         theirs, ours = other.user_attrs.get(COMPARABLE), json.loads(json.dumps(name.comparable))
         differing = [key for key in ours if theirs and theirs.get(key) != ours[key]] or ["what makes trials comparable"]
         lines.append(
-            f"This is another study than {other.study_name!r}, which differs in {', '.join(differing)}: its trials "
-            f"({other.n_trials}) stay there and are not counted here. Finished runs of the same settings are used again."
+            f"This is a different study from {other.study_name!r}, which differs in {', '.join(differing)}: its {other.n_trials} trials "
+            f"stay there and are not counted here. Finished runs of the same settings are reused."
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""The text of a sweep file as plain values, and whether they are of the types that its keys have."""
+"""The text of a sweep file as plain values, checked against the types of its keys."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -36,7 +36,9 @@ def yaml_mapping(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from error
     if not isinstance(raw, dict):
-        raise UsageError(f"{path} holds no sweep: question, program, factor, levels, baseline, seeds, presets")
+        raise UsageError(
+            f"{path} does not define a sweep, which needs question, program, factor, levels, baseline, seeds and presets"
+        )
     return raw
 
 
@@ -69,7 +71,7 @@ def typed(kind: type, raw: Mapping[str, Any], where: str, whole: bool = True) ->
     """The fields of a dataclass from plain values; whole: those without a default have to be there. Raises UsageError for what is
     unknown, missing or of another type."""
     if not isinstance(raw, Mapping):
-        raise UsageError(f"{where}: it must be a mapping")
+        raise UsageError(f"{where} must be a mapping")
     known = [f.name for f in fields(kind)]
     for key, value in raw.items():
         if key not in known:

@@ -1,4 +1,4 @@
-"""A sweep under way: which cell starts next, and what follows from what launchers and other processes report of them."""
+"""A running sweep: which cell starts next, and how reports from launchers and other processes change its state."""
 
 import random
 import time

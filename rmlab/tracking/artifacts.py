@@ -1,4 +1,4 @@
-"""The files of a run on a server: what there is, and copies of it that are whole."""
+"""The files of a run on a server: their list, and complete copies of them."""
 
 import os
 import secrets

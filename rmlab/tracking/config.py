@@ -1,4 +1,4 @@
-"""Where runs are tracked, and what a sweep says of the run it launches."""
+"""Where runs are tracked, and what a sweep records about the runs that it launches."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -12,14 +12,14 @@ LEVEL_NUMBER = "level_number"
 
 @dataclass
 class TrackingConfig:
-    """uri: MLflow store; null = the project's own sqlite file in the runs folder. experiment: null = by the kind of run.
+    """uri: MLflow store; null = the project's own sqlite file in the runs folder. experiment: its name; null = by the kind of run.
 
-    The rest is set by a sweep and empty for a single run. factors: every declared factor, the first is the one whose levels
-    are compared; arm: level of the second, "" in the first arm's stead where there is none. baseline: the level that the others
-    are compared with; place: of this level among them. name: of the run.
-    settings: of a search, factor -> choice.
-    asked: keys of the configuration that were asked for, which stand first among its parameters.
-    replaces: ids of finished runs of the same configuration that this one takes the place of; else a finished one is not done again.
+    A sweep sets the rest, which is empty for a single run. factors: every declared factor, beginning with the one whose levels
+    are compared; arm: level of the second factor, "" if there is none. baseline: the level that the others are
+    compared with; place: position of this level among them. name: name of the run.
+    settings: for a trial of a search, factor -> choice.
+    asked: configuration keys that were given explicitly, listed first among the parameters.
+    replaces: ids of finished runs of the same configuration that this one replaces; without it, a finished run is not repeated.
     """
 
     HASHED: ClassVar[bool] = False  # where a run is tracked changes no result

@@ -1,7 +1,7 @@
-"""A store's artifacts belong to where the store is.
+"""Keeps the artifacts of a store beside the store.
 
-MLflow keeps the absolute place of each experiment's and each run's artifacts, so a runs folder that was moved or copied would go on
-writing into the folder that it came from, and would lose its artifacts with that one. Opening a sqlite store mends this.
+MLflow stores the absolute path of each experiment's and each run's artifacts, so a runs folder that was moved or copied would
+keep writing into its original folder, and would lose its artifacts with that folder. Opening a sqlite store corrects the paths.
 """
 
 import contextlib

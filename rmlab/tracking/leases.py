@@ -1,4 +1,4 @@
-"""Leases: who is at work on a cell, on any host that shares the store.
+"""Leases: which process works on a cell, on any host that shares the store.
 
 A lease is two tags on the run that does the work: who it is (process, machine, length of the lease) and its last beat. Who wants
 a cell makes its run first and looks for others' afterwards, as in Dekker's and Peterson's algorithms for mutual exclusion: of
@@ -48,7 +48,7 @@ CLAIMING = "claiming"
 TIE_SECONDS = 5.0
 LAST = 0.75
 """The share of a lease's length after which a holder without a new beat is gone. The rest is for what ends slowly."""
-SAME_COMMAND = "The same command goes on from the last checkpoint."
+SAME_COMMAND = "The same command continues from the last checkpoint."
 
 
 class Held(RmlabError):
@@ -56,7 +56,7 @@ class Held(RmlabError):
 
     def __init__(self, holder: RunInfo) -> None:
         super().__init__(
-            f"this configuration is at work in run {holder.run_id} by {holder_words(holder)}: "
+            f"run {holder.run_id} by {holder_words(holder)} is working on this configuration: "
             "wait until it ends, or stop it"
         )
         self.holder = holder
@@ -69,7 +69,7 @@ class Done(RmlabError):
     """The cell is finished; `run` did it."""
 
     def __init__(self, run: RunInfo) -> None:
-        super().__init__(f"this configuration is finished already, in run {run.run_id}")
+        super().__init__(f"this configuration is already finished, in run {run.run_id}")
         self.run = run
 
     def __reduce__(self) -> "tuple[type[Done], tuple[RunInfo]]":
@@ -87,7 +87,7 @@ def lease_seconds() -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise UsageError(f"RMLAB_LEASE_SECONDS={text}: it is a number of seconds above 0, or not set")
+        raise UsageError(f"RMLAB_LEASE_SECONDS={text}: must be a number of seconds above 0, or not set")
     return seconds
 
 
@@ -147,7 +147,7 @@ def claim(store: Store, run_id: str, config_hash: str, made: float, replaces: Co
         _set_tag(store, run_id, BEAT, "0")
         if now() - made > LAST * lease_seconds():
             raise Stopped(
-                f"it took {now() - made:.0f} s to begin run {run_id} (the store answered late, or the process stood still), and "
+                f"it took {now() - made:.0f} s to start run {run_id} (the store was slow, or the process was suspended), and "
                 f"another process may be at work on it by now. {SAME_COMMAND}"
             )
         return began
@@ -197,7 +197,7 @@ class Keeper:
 
     def _silence(self) -> str:
         return (
-            f"run {self.run_id} could not renew its lease for {now() - self._beaten:.0f} s (the store was out of reach, or the "
+            f"run {self.run_id} could not renew its lease for {now() - self._beaten:.0f} s (the store was unreachable, or the "
             f"process stood still), and another process may take its place. {SAME_COMMAND}"
         )
 

@@ -1,4 +1,4 @@
-"""By what two runs are told apart: the configuration as parameters, a name from what was asked for, the keys in which they differ.
+"""What distinguishes two runs: the configuration as parameters, a name from the given overrides, the keys in which they differ.
 
 Parameters have short keys: the shortest end of a key that no other key of the configuration has (`learning_rate` for
 `optimizer.learning_rate`, `rl.steps` where `training.steps` is there too). What was asked for comes first. Some twenty are few enough to

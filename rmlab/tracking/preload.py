@@ -1,4 +1,4 @@
-"""Imported by a fork server before any run exists: MLflow and the mapping of its sqlite store, which each run would pay for anew."""
+"""What a fork server imports before any run exists: MLflow and the mapping of its sqlite store, which each run would load again."""
 
 from rmlab.tracking.store import quiet_environment
 

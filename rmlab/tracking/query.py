@@ -74,7 +74,7 @@ class TrackedRun(RunInfo):
         if path.split("/")[0] in self.tags.get(LEFT_OUT, "").split(", "):
             reason = (
                 f"it was left out when the run was exported from {self.tags.get(HOST, 'another machine')}. Export the run there "
-                "again without --without-models and --study, and import that; or train it again (--force)"
+                "again without --without-models and --study, and import it; or train it again (--force)"
             )
         return MissingArtifact(
             f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}"
@@ -125,11 +125,11 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
             if near:
                 raise StoreError(
                     f"{len(near)} runs in {store.uri} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}. "
-                    "Name more of it."
+                    "Give more of the id."
                 )
         raise StoreError(
-            f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there; "
-            f"an id may be cut to {SHORTEST} characters."
+            f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows the runs; "
+            f"the first {SHORTEST} characters of an id are enough."
         )
     return _tracked(found, store, asked)
 
@@ -170,7 +170,9 @@ class Reference:
         places = [self.folder / name, self.folder.parent / name]
         found = next((place for place in places if place.is_file()), None)
         if found is None:
-            raise DataError(f"neither {places[0]} nor {places[1]} is there (a model named by its run brings its own)")
+            raise DataError(
+                f"neither {places[0]} nor {places[1]} exists (a model that is named by its run needs neither)"
+            )
         return found
 
     def fingerprint(self) -> str:
@@ -193,11 +195,11 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
         for candidate in (folder, folder / MODEL):
             if (candidate / record).is_file():
                 return Reference(candidate)
-        raise DataError(f"{name} holds no {record}: name the folder of a saved model")
+        raise DataError(f"{name} has no {record}: name the folder of a saved model")
     run = find_run(name, uri)
     model = run.artifact(MODEL)
     if not (model / record).is_file():
-        raise DataError(f"{name}: the model of this run holds no {record}, so it is of another kind")
+        raise DataError(f"{name}: the model of this run has no {record}, so it is a different kind of model")
     return Reference(model, run.run_id, run.name, run)
 
 
@@ -221,7 +223,7 @@ def find_run(name: str, uri: str | None = None) -> "TrackedRun":
         raise DataError(f"{name}: there is no such file or folder. {NAMES}")
     store = Store.existing(uri)
     if store is None:
-        raise DataError(f"{name}: there is no such file or folder, and no run either: nothing is tracked yet")
+        raise DataError(f"{name}: there is no such file or folder, and no run has been tracked yet")
     if re.fullmatch(CELL, name):
         return get_run(store, _finished_cell(name, store))
     if re.fullmatch(r"[0-9a-f]{16}", name):
@@ -229,10 +231,10 @@ def find_run(name: str, uri: str | None = None) -> "TrackedRun":
             return get_run(store, info.run_id)
         if not any(h.run_id.startswith(name) for h in run_infos(store)):
             raise DataError(
-                f"{name}: no run of this cell (config_hash) is finished in {store.uri}, and no run's id begins so"
+                f"{name}: {store.uri} has no finished run with this config_hash, and no run whose id begins so"
             )
     if "/" in name:
-        raise DataError(f"{name}: there is no such file or folder, and no cell or run has this name. {NAMES}")
+        raise DataError(f"{name}: there is no such file or folder, and no cell or run of this name. {NAMES}")
     return get_run(store, name)
 
 
@@ -247,7 +249,7 @@ def _finished_cell(name: str, store: "Store") -> str:
     if not main:
         raise DataError(
             f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {store.uri}. "
-            "`rmlab runs list` shows what is there."
+            "`rmlab runs list` shows the runs."
         )
     hashes = sorted({h.tags.get("config_hash", "") for h in main})
     if len(hashes) > 1:

@@ -188,7 +188,7 @@ class RunLogger:
         for name, text in short.items():
             if len(text) > LONGEST_PARAM:
                 raise ValueError(
-                    f"parameter {name} has {len(text)} characters: log it as an artifact, parameters are short"
+                    f"parameter {name} has {len(text)} characters, which is too long for a parameter: log it as an artifact"
                 )
         rows = [Param(name, text) for name, text in short.items()]
         for start in range(0, len(rows), PARAMS_AT_ONCE):
@@ -288,7 +288,7 @@ class RunLogger:
             if status == FAILED:  # last: what became of the run is known where a file cannot be written
                 self.text("traceback.txt", portable(whole))
         except (StoreError, OSError) as second:
-            error.add_note(f"this could not be recorded in run {self.run_id}: {second}")
+            error.add_note(f"the error could not be recorded in run {self.run_id}: {second}")
 
     def __enter__(self) -> "RunLogger":
         return self

@@ -1,4 +1,4 @@
-"""What runs say of themselves: names, times and tags, which say what a cell's state is. No metrics, so it is quick for any number of runs.
+"""Names, times and tags of runs, from which the state of a cell follows. Without metrics, so it is quick for any number of runs.
 
 A store that is a database is read by SQL (its tables `runs` and `tags`): MLflow's search loads every metric of every run, and
 for sqlite importing MLflow alone takes a second. A server is asked through MLflow.
@@ -212,7 +212,7 @@ def _ask(store: Store, *questions: str) -> list[Sequence[Any]]:
             return [connection.execute(question).fetchall() for question in questions]
     except sqlite3.Error as error:
         if is_busy(error):
-            raise StoreOutOfReach(f"the tracking store {database} stays busy: {error}") from error
+            raise StoreOutOfReach(f"the tracking store {database} is still busy: {error}") from error
         raise StoreError(f"the tracking store {database} cannot be read: {error}. Is it an MLflow database?") from error
 
 
@@ -226,5 +226,5 @@ def _engine(uri: str) -> "Engine":
 def _hexadecimal(text: str) -> str:
     """A hash as it may stand in SQL. Raises ValueError for anything else."""
     if not text.isalnum():
-        raise ValueError(f"{text!r} is no hash")
+        raise ValueError(f"{text!r} is not a hash")
     return text

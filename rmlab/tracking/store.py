@@ -64,10 +64,10 @@ def _as_uri(uri: str | None) -> str:
             if file.read(len(MAGIC)) != MAGIC:
                 if zipfile.is_zipfile(path):
                     raise StoreError(
-                        f"{uri} is a zip archive and no store: if it is a bundle, `rmlab runs import {uri}` brings its runs into one"
+                        f"{uri} is a zip archive, not a store: if it is a bundle, `rmlab runs import {uri}` imports its runs"
                     )
                 raise StoreError(
-                    f"{uri} is neither a tracking store (sqlite) nor a bundle, or was cut short on its way: get it again"
+                    f"{uri} is neither a tracking store (sqlite) nor a bundle, or was truncated in transfer: get it again"
                 )
         return f"{SQLITE}{path.resolve()}"
     if not path.exists() and uri.endswith((".db", ".sqlite", ".zip")):
@@ -139,7 +139,7 @@ class Store:
         """The same for a reader: a store that was named and is not there is an error, the project's own may not be there yet."""
         store = cls.existing(uri)
         if store is None and uri:
-            raise StoreError(f"{uri}: there is no such store: name one by its URL or file, or a bundle")
+            raise StoreError(f"{uri}: there is no such store. Name the URL or file of a store, or a bundle.")
         return store
 
     @classmethod
@@ -147,7 +147,7 @@ class Store:
         scheme = urlsplit(uri).scheme
         if scheme in ("", "file") or len(scheme) == 1:
             raise StoreError(
-                f"{uri!r} names a folder: MLflow's file store is retired. "
+                f"{uri!r} is a folder: MLflow's file store is no longer supported. "
                 "Use sqlite:////absolute/path/mlflow.db or a server's URL."
             )
         if scheme in ("http", "https"):
@@ -265,8 +265,7 @@ def _check_writable(database: Path) -> None:
     """Raises StoreError where the file or its folder cannot be written (sqlite writes a journal beside its file)."""
     if not database.is_absolute():
         raise StoreError(
-            f"{SQLITE}{database} is relative to the folder a process happens to be in: "
-            f"use {SQLITE}{database.absolute()}"
+            f"{SQLITE}{database} depends on the working directory of each process: use {SQLITE}{database.absolute()}"
         )
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
@@ -276,7 +275,7 @@ def _check_writable(database: Path) -> None:
         raise cannot_write(database, "it is a folder")
     for place in (database.parent, database):
         if place.exists() and not os.access(place, os.W_OK):
-            raise cannot_write(database, f"no right to write {place}")
+            raise cannot_write(database, f"no permission to write {place}")
 
 
 def _create(database: Path) -> None:

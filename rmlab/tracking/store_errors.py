@@ -1,4 +1,4 @@
-"""What a store says when it does not work: is it busy for the moment, or is something wrong with it?"""
+"""Errors of a store that does not work: is it busy for the moment, or is something wrong with it?"""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def store_error(uri: str, error: BaseException) -> StoreError:
     reason = lines[0].strip() if lines else type(error).__name__
     return StoreError(
         f"the tracking store {uri} does not work: {reason}. "
-        "Check tracking.uri and the rights and space of the place it names."
+        "Check tracking.uri, and the permissions and free space of its location."
     )
 
 
@@ -52,5 +52,5 @@ def cannot_write(database: Path, reason: str) -> StoreError:
     """The database, or its folder."""
     return StoreError(
         f"the tracking store {database} cannot be written: {reason}. "
-        "Mend its rights, or set RMLAB_RUNS or tracking.uri to another place."
+        "Fix its permissions, or set RMLAB_RUNS or tracking.uri to another location."
     )

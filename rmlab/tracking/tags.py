@@ -1,4 +1,4 @@
-"""What a run says of itself in its tags: their names, and how they are set and taken away.
+"""The tags of a run: their names, and how they are set and removed.
 
 Where a run comes from: commit, host, process. Tags only: none of it identifies a run.
 """
@@ -147,8 +147,8 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if not _NAME.fullmatch(name) or len(name) > 250:
             raise ValueError(
-                f"{name!r} cannot name a metric or parameter: letters, digits and _ - . : / or a space, at most 250, "
-                "each part between slashes begins with a letter, a digit or _"
+                f"{name!r} cannot name a metric or parameter: use letters, digits, spaces and _ - . : /, at most 250, "
+                "each part between slashes beginning with a letter, a digit or _"
             )
 
 

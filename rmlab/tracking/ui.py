@@ -1,4 +1,4 @@
-"""The MLflow UI over a store, on this machine only, opened as model training.
+"""The MLflow UI for a store, on this machine only, opened as model training.
 
 Experiments of an earlier version get the views of this one, headline metrics and the level as a number.
 """
@@ -76,7 +76,7 @@ def choose_port(asked: int | None) -> int:
     """The port asked for, or the first free one from 5000 on. Raises RmlabError where the one asked for is taken."""
     if asked is not None:
         if not 0 < asked < 65536:
-            raise UsageError(f"--port {asked}: a port is a number from 1 to 65535")
+            raise UsageError(f"--port {asked}: must be a number from 1 to 65535")
         if not _is_free(asked):
             raise RmlabError(
                 f"port {asked} of {HOST} is taken. Choose another with --port, or leave it out for the next free one."
@@ -105,7 +105,7 @@ def serve(store: Store, port: int, prepare: Callable[[Store], None] = lambda sto
     Raises RmlabError where the server does not start.
     """
     if store.artifacts is None:
-        raise UsageError(f"{store.uri} is a server with a UI of its own: open that address")
+        raise UsageError(f"{store.uri} is a server with its own UI: open that address")
     quiet_environment()
     experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
     named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}
@@ -115,7 +115,7 @@ def serve(store: Store, port: int, prepare: Callable[[Store], None] = lambda sto
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log = store.artifacts.parent / "logs" / "ui.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    print(f"starting the MLflow UI over {store.uri} ...", file=sys.stderr, flush=True)
+    print(f"starting the MLflow UI for {store.uri} ...", file=sys.stderr, flush=True)
     with log.open("w") as output:
         server = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -129,9 +129,9 @@ def serve(store: Store, port: int, prepare: Callable[[Store], None] = lambda sto
             print(f"{name:<20} {experiment_address(base, experiment_id)}")
             if experiment_id in views:
                 print(f"{'  its levels':<20} {experiment_address(base, experiment_id, views[experiment_id])}")
-        print("Ctrl-C ends it.", flush=True)
+        print("Ctrl-C stops it.", flush=True)
         server.wait()
-        raise RmlabError(f"the MLflow server ended by itself (exit code {server.returncode}). Its output: {log}")
+        raise RmlabError(f"the MLflow server ended unexpectedly (exit code {server.returncode}). Its output: {log}")
     finally:
         _end(server)
 

@@ -1,18 +1,18 @@
 """Supervised training on the one token that answers a prompt, on demonstrations, and on every next token.
 
-batching     which examples an optimiser step sees: a plan that follows from lengths and seed; how a step is cut into
-             micro-batches; documents side by side in rows of one length
+batching     which examples an optimiser step sees, planned from lengths and seed; how a step is split into
+             micro-batches; documents packed into rows of one length
 checkpoints  a training state on disk, for exact resume on any number of GPUs
-config       optimiser, schedule, arithmetic, and where a run goes; how long and how wide a base model reads
-device       the device, arithmetic and threads of a run, by accelerate; a model's layers compiled, or their
-             activations made again, while they train
+config       optimiser, schedule, precision, and where a run is computed; the training of a base model
+device       the device, precision and threads of a run, by accelerate; compilation of a model's layers, and
+             recomputation of their activations
 language     pretraining: every next token of a corpus, and the answers to comparisons
 loop         the one loop of all trainings: schedule, gradient, step, log, checkpoint, stop
-optimizer    AdamW as all use it; learning rate by step; accumulation, clipping and the check that numbers are finite
+optimizer    AdamW, the same for all trainings; learning rate by step; accumulation, clipping, a check for finite numbers
 policy       imitation: the loss on the taught tokens of demonstrations; log-probabilities of the tokens that a policy
-             said
-pretrained   the folder of the model that a training starts from, and whether the learning rate fits its weights
+             generated
+pretrained   the folder of the model that a training starts from, and whether the learning rate suits its weights
 ranks        several processes that train one model together: which micro-batches each reads, what they agree on
-sharding     a model shared out over several GPUs, each of which holds a part of every weight
-supervised   verifiers: the loss on the answer behind a prompt, or any other sum over examples
+sharding     a model sharded over several GPUs, each of which holds a part of every weight
+supervised   verifiers: the loss on the answer after a prompt, or any other sum over examples
 """

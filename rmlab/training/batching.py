@@ -38,7 +38,7 @@ def total_steps(examples: int, config: TrainingConfig) -> int:
     whole, part = divmod(config.epochs, 1)
     steps = int(whole) * math.ceil(counted / config.batch_size) + math.ceil(round(part * counted) / config.batch_size)
     if steps < 1:
-        raise UsageError(f"training.epochs={config.epochs} over {counted} examples makes no optimiser step: raise it")
+        raise UsageError(f"training.epochs={config.epochs} over {counted} examples gives no optimiser step: raise it")
     return steps
 
 

@@ -1,8 +1,8 @@
-"""A training state on disk, so that a killed run goes on exactly where it was, on as many GPUs as it then has.
+"""A training state on disk, so that a killed run continues exactly where it was, on however many GPUs it then has.
 
 One process writes one safetensors file (weights, moments of the optimiser, the state of the random generators; step and history as
-JSON in its header), several write a folder with a file of each, which holds the rows of every weight that lie there. Either is
-renamed into place whole: there is the last checkpoint or the one before. Nothing is unpickled.
+JSON in its header); several processes write a folder with one file each, which holds their rows of every weight. Either is
+renamed into place as a whole, so there is always the last checkpoint or the one before. Nothing is unpickled.
 """
 
 import json
@@ -100,13 +100,15 @@ def _state(file: Path, run: str) -> dict[str, Any]:
     if metadata.get("format") != str(FORMAT) or state.get("run") != run:
         raise DataError(
             f"{file} is the checkpoint of another run (its data, settings or format differ). Delete it; the run "
-            "then starts anew."
+            "then starts from the beginning."
         )
     return state
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path} is not a readable checkpoint ({error}). Delete it; the run then starts anew.")
+    return DataError(
+        f"{path} is not a readable checkpoint ({error}). Delete it; the run then starts from the beginning."
+    )
 
 
 def _rows(parts: list[Any], name: str, ranks: Ranks) -> torch.Tensor:

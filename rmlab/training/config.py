@@ -8,19 +8,19 @@ from rmlab.errors import UsageError
 from rmlab.fingerprint import UNHASHED
 
 SEMANTICS = 1
-"""Bumped when the same configuration and data train to another model; part of every config hash."""
+"""Bumped when the same configuration and data give another model; part of every config hash."""
 
 
 class Match(StrEnum):
-    """What a sweep over the amount of data holds still: passes over the data, or optimiser steps."""
+    """What a sweep over the amount of data keeps fixed: the passes over the data, or the optimiser steps."""
 
     epochs = "epochs"
     steps = "steps"
 
 
 class Dtype(StrEnum):
-    """Arithmetic of training and scoring (bfloat16 = autocast over float32 weights; those that a verifier's adapters leave frozen lie
-    in bfloat16 then)."""
+    """Precision of training and scoring (bfloat16 = autocast over float32 weights; weights that stay frozen beside a verifier's
+    adapters are then stored in bfloat16)."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
@@ -42,26 +42,26 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         for name in ("learning_rate", "epsilon", "gradient_clip"):
             if not getattr(self, name) > 0:
-                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it has to be above 0")
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: must be above 0")
         if not self.weight_decay >= 0:
-            raise UsageError(f"optimizer.weight_decay={self.weight_decay}: it is at least 0")
+            raise UsageError(f"optimizer.weight_decay={self.weight_decay}: must be at least 0")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it is from 0 to below 1")
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: must be at least 0 and below 1")
         for name in ("warmup_fraction", "final_fraction"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it is a share from 0 to 1")
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: must be a share from 0 to 1")
 
 
 @dataclass
 class TrainingConfig:
-    """batch_size: examples an optimiser step, split into micro-batches of at most micro_batch_size examples.
+    """batch_size: examples per optimiser step, split into micro-batches of at most micro_batch_size examples.
 
     match=epochs: `epochs` passes over the chosen set. match=steps: as many steps as `epochs` passes over
     `reference_scale` examples, whatever the set's size (the second arm of `data_scale`).
-    threads: CPU threads of this one run; a preset's value, never derived from how many runs go on at once.
-    checkpointing: activations within a layer are not kept but made again in the backward pass: less memory for more time, the
-    same gradient but for rounding.
+    threads: CPU threads of each run; a preset sets it, and it never depends on how many runs there are at once.
+    checkpointing: recompute the activations within a layer in the backward pass instead of keeping them: less memory, more time,
+    the same gradient up to rounding.
     """
 
     epochs: float = 2.0
@@ -76,14 +76,14 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in ("batch_size", "micro_batch_size", "threads"):
             if getattr(self, name) < 1:
-                raise UsageError(f"training.{name}={getattr(self, name)}: it is at least 1")
+                raise UsageError(f"training.{name}={getattr(self, name)}: must be at least 1")
 
 
 def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:
     """One form for settings that give the same run over `scale` examples.
 
-    `reference_scale` says nothing unless steps are matched (it becomes 0), and matching the steps of as many examples as there
-    are is what whole passes do: so the two arms of `data_scale` meet in one run at the scale of reference.
+    `reference_scale` has no effect unless steps are matched (it becomes 0), and whole passes already match the steps of as many
+    examples as there are: so the two arms of `data_scale` share one run at the reference scale.
     """
     match = training.match
     if match is Match.steps and scale == training.reference_scale and training.epochs == int(training.epochs):
@@ -93,11 +93,11 @@ def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:
 
 @dataclass
 class RuntimeConfig:
-    """Where and how a run goes, nothing that changes its result but for rounding. device: cpu, cuda, or auto (cuda where there is one).
+    """Where and how a run is computed; nothing here changes its result beyond rounding. device: cpu, cuda, or auto (cuda if available).
 
-    checkpoint_seconds: between two checkpoints. progress: draw a bar.
-    compiled: the model's layers (of a base model in pretraining: the whole step), by torch.compile; on a GPU it pays from about
-    ten million tokens on.
+    checkpoint_seconds: time between two checkpoints. progress: draw a bar.
+    compiled: compile the model's layers (in pretraining, the whole step) with torch.compile; on a GPU this pays off from about
+    ten million tokens.
     """
 
     HASHED: ClassVar[bool] = False
@@ -110,11 +110,10 @@ class RuntimeConfig:
 
 @dataclass
 class MicroBatchRuntimeConfig(RuntimeConfig):
-    """micro_batch_tokens: of one forward and backward pass, in place of training.micro_batch_size examples; null = those. Padding
-    counts, where there is any. A mixture of experts refuses it: its balance loss depends on how a batch is cut.
-    packed: examples stand side by side in one row without padding; on a GPU in bfloat16, where the model's attention can be told
-    where each begins.
-    offload: what training.checkpointing keeps of each layer lies in the machine's memory, not in the GPU's.
+    """micro_batch_tokens: tokens of one forward and backward pass, padding included, instead of training.micro_batch_size examples;
+    null = those. Not allowed for a mixture of experts, whose balance loss depends on how a batch is split.
+    packed: put examples side by side in one row without padding; only on a GPU in bfloat16, if the model's attention supports it.
+    offload: keep what training.checkpointing stores of each layer in host memory instead of GPU memory.
     """
 
     micro_batch_tokens: int | None = None
@@ -124,20 +123,20 @@ class MicroBatchRuntimeConfig(RuntimeConfig):
 
 @dataclass
 class SeveralGpusRuntimeConfig(MicroBatchRuntimeConfig):
-    """processes: that train one model together, one a GPU (`rmlab.launchers.rank_processes`); 0 = as many as GPUs are visible."""
+    """processes: how many train one model together, one per GPU (`rmlab.launchers.rank_processes`); 0 = one for each visible GPU."""
 
     processes: int = 1
 
 
 @dataclass
 class LanguageConfig:
-    """tokens: next tokens asked for in all, over as many epochs as that takes; max_minutes (behind the
-    first step, which compiles) ends training sooner.
+    """tokens: total number of predicted tokens, over as many epochs as needed; max_minutes (not counting the
+    first step, which compiles) can end training earlier.
 
-    context: tokens of a row. batch_tokens: of a step, a multiple of the context. held_out: share of the documents that is not
-    read. evaluations: how often their loss is taken.
-    comparisons: questions whether two values are equal (rmlab.pretraining.comparisons; 0 = none), of which only the answer is
-    asked for. comparison_share: of a step's rows. comparison_weight: of the mean loss of their answers beside that of the text.
+    context: tokens per row. batch_tokens: tokens per step, a multiple of the context. held_out: share of the documents that is
+    not trained on. evaluations: how often their loss is measured.
+    comparisons: number of questions whether two values are equal (rmlab.pretraining.comparisons; 0 = none), trained on the answer
+    only. comparison_share: their share of a step's rows. comparison_weight: weight of their mean loss relative to that of the text.
     """
 
     tokens: int = 2_400_000_000

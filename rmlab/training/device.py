@@ -1,4 +1,4 @@
-"""The device, the arithmetic, the threads and the memory of one run, through accelerate."""
+"""The device, precision, threads and memory of one run, through accelerate."""
 
 import ctypes
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def resolve_device(wanted: str) -> str:
     if wanted == "cuda" and not there:
         raise RmlabError(
             "runtime.device=cuda: torch sees no CUDA device on this machine. "
-            "Take runtime.device=cpu, or install a CUDA build of torch and check `rmlab doctor`."
+            "Use runtime.device=cpu, or install a CUDA build of torch and check `rmlab doctor`."
         )
     return "cuda" if there and wanted != "cpu" else "cpu"
 
@@ -97,7 +97,7 @@ def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
     torch.set_num_threads(training.threads)
     if made.num_processes != started_ranks():
         raise RmlabError(
-            f"{made.num_processes} processes share this run, which rmlab did not start as {made.num_processes}. Start it without "
+            f"{made.num_processes} processes share this run, but rmlab did not start them. Start it without "
             "`accelerate launch`: runtime=multi_gpu starts its own processes, and a sweep runs several cells at once."
         )
     return made
@@ -127,7 +127,7 @@ def checkpointed_layers(model: Any, wanted: bool, offload: bool = False) -> Iter
     inner = plain_model(language_model(model))
     if offload and not wanted:
         raise UsageError(
-            "runtime.offload=true moves what training.checkpointing keeps: set training.checkpointing=true too"
+            "runtime.offload=true needs training.checkpointing=true: it offloads the activations that checkpointing keeps"
         )
     # transformers 5.17, the floor, has the older names alone
     enable, disable = (

@@ -1,7 +1,7 @@
 """Training on every next token: how a base model reads a corpus.
 
-Rows are shuffled anew in every epoch; a step reads as many as make `batch_tokens`. The learning rate follows how much of
-the budget is used up, of tokens or of time, whichever is further: a run that time ends has decayed all the same.
+Rows are reshuffled in every epoch; a step reads as many as make up `batch_tokens`. The learning rate follows the share of the
+budget that is used, of tokens or of time, whichever is larger, so it has also decayed when a run ends by its time limit.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -70,7 +70,7 @@ def train_language_model(
     batch_rows = config.batch_tokens // config.context
     if not 1 <= batch_rows <= len(rows):
         raise UsageError(
-            f"batch_tokens={config.batch_tokens} at a context of {config.context} makes {batch_rows} rows a step; "
+            f"batch_tokens={config.batch_tokens} at a context of {config.context} gives {batch_rows} rows per step; "
             f"the corpus has {len(rows)} rows. Choose between {config.context} and {len(rows) * config.context}."
         )
     device = accelerator(config, runtime)

@@ -1,7 +1,7 @@
 """The loop of every training: a learning rate, a gradient, an optimiser step; and after each step the log, a checkpoint, a stop.
 
-A `Recipe` says what a verifier, a policy or a base model learns from. How the loop is timed, what it keeps, how it goes on from
-a checkpoint and how it ends is the same for all of them.
+A `Recipe` defines what a verifier, a policy or a base model learns from. Timing, logging, checkpoints, resuming and stopping
+are the same for all of them.
 """
 
 import time

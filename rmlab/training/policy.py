@@ -1,7 +1,7 @@
 """Imitation: how a policy learns from demonstrations, with the loss on the taught tokens alone.
 
 Loss = mean of -log p over the taught tokens of an optimiser step. Micro-batches add up sums that are divided by the step's
-count, so that how a batch is cut changes nothing. Conversations of like length go together, right-padded.
+count, so the way a batch is split changes nothing. Conversations of similar length are batched together, right-padded.
 """
 
 import copy
@@ -59,10 +59,10 @@ def imitate(
     the checkpoint, whose owner removes its folder. Raises UsageError without examples.
     """
     if wrong := [share for share in snapshots if not 0 < share < 1]:
-        raise UsageError(f"snapshots={wrong[0]}: a share of training over 0 and under 1")
+        raise UsageError(f"snapshots={wrong[0]}: must be a share of training above 0 and below 1")
     if not examples:
         raise UsageError(
-            "there is no demonstration to learn from: name a trajectory set with resolved attempts of the supervised part"
+            "there are no demonstrations: name a trajectory set with resolved attempts in the supervised part"
         )
     device = accelerator(training, runtime)
     torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""The pretrained model that a training starts from: which folder is meant, and does the learning rate fit its weights?"""
+"""The pretrained model that a training starts from: which folder it is, and whether the learning rate suits its weights."""
 
 import json
 import math
@@ -62,9 +62,9 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
         reason = str(error).rstrip(".")
         shipped = CONF / "model" / f"{Path(name).name}.yaml"
         to_do = (
-            f"conf/model/{shipped.name} says in its first lines how it is made."
+            f"The first lines of conf/model/{shipped.name} say how it is made."
             if shipped.is_file()
-            else "Name a local folder with a model in safetensors, or hf:NAME of the hub where there is a network."
+            else "Name a local folder with a model in safetensors, or hf:NAME on the hub if there is a network."
         )
         raise DataError(
             f"model.pretrained={name}: there is no such folder, and no run or cell with a model. {to_do} ({reason}.)"
@@ -99,8 +99,8 @@ def _check_shape(model: ModelConfig, folder: Path) -> None:
     for key, (stated, has) in pairs.items():
         if isinstance(has, int) and stated != has:
             raise DataError(
-                f"{folder} is not the model that model={model.name} names: {key} is {stated}, the folder's is {has}. "
-                f"Another model is model=path model.pretrained={folder}."
+                f"{folder} is not the model that model={model.name} describes: {key} is {stated} there, but {has} in the folder. "
+                f"For another model, use model=path model.pretrained={folder}."
             )
 
 
@@ -116,7 +116,7 @@ def fetched_from_hub(name: str) -> Path:
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
-            f"{name} cannot be fetched ({reason[:160]}). Check the name and the network, or bring the folder from a machine that has one "
+            f"{name} cannot be fetched ({reason[:160]}). Check the name and the network, or copy the folder from a machine that has one "
             "and name it."
         ) from error
 
@@ -133,7 +133,7 @@ def warn_of_rate(folder: Path, learning_rate: float, rank: int) -> str | None:
         return None
     return (
         f"optimizer.learning_rate={learning_rate:g} is far too high for training {trained} of a pretrained model of {weights:,} weights: "
-        f"it may unlearn what it knows. About {fitting:g} fits, as model=hf has it."
+        f"it may forget what it knows. About {fitting:g} is suitable, as in model=hf."
     )
 
 

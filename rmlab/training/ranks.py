@@ -1,8 +1,8 @@
-"""Several processes, one a GPU, that train one model together: who is who, which micro-batches each reads, what all have to agree on.
+"""Several processes, one per GPU, that train one model together: their ranks, the micro-batches each reads, what all have to agree on.
 
-A rank is one of the processes (`rmlab.launchers.rank_processes` starts them). Rank 0 tracks the run, draws the progress and decides when a
-checkpoint is written and when training ends; the others follow it. The micro-batches of a step are those of one process, or
-parts of them, so that the sum of their losses is the same whatever the number of ranks.
+A rank is one of the processes (`rmlab.launchers.rank_processes` starts them). Rank 0 tracks the run, shows the progress and decides
+when a checkpoint is written and when training ends; the others follow. The micro-batches of a step are those of a single process, or
+parts of them, so that the sum of their losses does not depend on the number of ranks.
 """
 
 import os

@@ -1,11 +1,11 @@
-"""A model shared out over several GPUs: each rank holds a part of every weight, of its gradient and of its moments (FSDP2,
-`torch.distributed.fsdp.fully_shard`, which is what accelerate's FSDP2 stands on).
+"""A model sharded over several GPUs: each rank holds a part of every weight, of its gradient and of its moments (FSDP2,
+`torch.distributed.fsdp.fully_shard`, on which accelerate's FSDP2 is based).
 
-Every decoder layer is a group of its own: its whole weights are on a GPU only while it is computed. All else (the embeddings, the
-last norm, the head) is one group that is whole during a pass, because the head's weights are taken as they are, and no module is
-called as a whole (`rmlab.models.heads`); under accelerate's own grouping its hooks would not run. What takes the layers of a plain
-decoder apart goes by its class, which is another one here: a shared-out decoder is read layer by layer. The whole model lies in
-the memory of rank 0's machine alone: the others get their parts from it, weight by weight.
+Every decoder layer is a group of its own: its whole weights are on a GPU only while it is computed. Everything else (the embeddings,
+the last norm, the head) is one group that stays whole during a pass, because the head's weights are used directly and its module is
+never called (`rmlab.models.heads`), so the hooks of accelerate's own grouping would not run. Code that takes the layers of a plain
+decoder apart checks its class, which is different here: a sharded decoder is read layer by layer. Only the machine of rank 0 holds
+the whole model in memory: the other ranks get their parts from it, weight by weight.
 """
 
 import copy

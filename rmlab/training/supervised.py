@@ -1,9 +1,9 @@
-"""Supervised training on prompts: what should follow, or any other loss that is a sum over examples.
+"""Supervised training on prompts: the loss on the next token, or any other loss that is a sum over examples.
 
-As it stands the loss is cross-entropy over the whole vocabulary at the last position of each prompt, averaged over the
+By default the loss is cross-entropy over the whole vocabulary at the last position of each prompt, averaged over the
 examples of an optimiser step. Micro-batches add up sums that are divided by the step's example count, so that 8 × 1 = 2 × 4
 (gradient accumulation that averages averages is the bug of transformers #34191). The balance loss of a mixture of experts is
-no sum over examples: each micro-batch's counts by its share of the step.
+not a sum over examples: each micro-batch's is weighted by its share of the step.
 """
 
 from collections.abc import Callable, Sequence
@@ -120,8 +120,8 @@ def train(
     )
     if routing is not None and model.config.router_aux_loss_coef and runtime.micro_batch_tokens is not None:
         raise UsageError(
-            f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is taken over "
-            "a micro-batch, so that how a batch is cut would change the model, and no hash would say so. Leave it out."
+            f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is computed per "
+            "micro-batch, so the way a batch is split would change the model but not its hash. Leave it out."
         )
     torch.manual_seed(seed)
     inner = language_model(model)

@@ -1,8 +1,8 @@
 """Which repositories are judged by a verifier that never saw them? Folds over whole repositories, each left out once.
 
-Every fold has three parts that share no cluster: what is judged (its own repositories), and of the repositories of the other
-folds what a verifier learns from and what it may be looked at while it is made. Each attempt is judged in exactly one fold,
-so that the scores of all folds are one table: out-of-fold scores. Policies that are never seen are judged and nothing else.
+Every fold has three parts that share no cluster: the judged part (its own repositories) and, from the repositories of the other
+folds, a training part and a validation part. Each attempt is judged in exactly one fold, so that the scores of all folds form
+one table: out-of-fold scores. Unseen policies are only judged.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ SEMANTICS = 1
 
 @dataclass
 class FoldsConfig:
-    """number: folds, at least 2. validation: share of the tasks that are not judged which goes to validation (whole repositories).
+    """number: folds, at least 2. validation: share of the tasks outside the judged fold that goes to validation (whole repositories).
 
-    seed: of ties between repositories of one size; it is no cell's seed, so that all cells have the same folds. least: overlap
-    from which issues count as the same, so that their repositories stay together; 0 = not looked at. unseen: policies that are
-    judged in every fold and never trained on.
+    seed: breaks ties between repositories of the same size; separate from the cell's seed, so that all cells have the same folds.
+    least: overlap from which issues count as the same, so that their repositories stay together; 0 = do not compare. unseen:
+    policies that are judged in every fold but never trained on.
     """
 
     number: int = 3
@@ -66,7 +66,7 @@ def folds_of(trajectories: Sequence[Trajectory], config: FoldsConfig) -> list[Fo
     if len(heavy) < config.number + 1:
         raise DataError(
             f"{len(heavy)} groups of repositories cannot make {config.number} folds with a validation part: "
-            "lower folds.number, or take attempts at more repositories"
+            "lower folds.number, or use attempts at more repositories"
         )
     shares = [(number, 1 / config.number) for number in range(1, config.number + 1)]
     placed = by_size(heavy, shares, config.seed) | by_size(others, shares, config.seed)
@@ -88,8 +88,8 @@ def _fold(
     shares: list[tuple[Split, float]] = [("verifier", 1 - config.validation), ("validation", config.validation)]
     if len(rest) < len(shares):
         raise DataError(
-            f"fold {number} leaves one group of repositories both to learn from and to validate on: raise folds.number, or "
-            "take attempts at more repositories"
+            f"fold {number} leaves a single group of repositories for both training and validation: raise folds.number, or "
+            "use attempts at more repositories"
         )
     part_of = by_size(rest, shares, config.seed)
     part: dict[str, Split | None] = {}
@@ -108,9 +108,9 @@ def _fold(
 
 def _check(trajectories: Sequence[Trajectory], config: FoldsConfig) -> None:
     if config.number < 2:
-        raise UsageError(f"folds.number={config.number}: at least 2, or nothing is left to learn from")
+        raise UsageError(f"folds.number={config.number}: must be at least 2, or nothing is left to train on")
     if not 0 < config.validation < 1:
-        raise UsageError(f"folds.validation={config.validation}: a share between 0 and 1")
+        raise UsageError(f"folds.validation={config.validation}: must be a share between 0 and 1")
     policies = {t.policy for t in trajectories}
     for name in config.unseen:
         if name not in policies:
@@ -118,6 +118,4 @@ def _check(trajectories: Sequence[Trajectory], config: FoldsConfig) -> None:
                 f"folds.unseen names {name!r}, which the pool does not have; it has {', '.join(sorted(policies))}"
             )
     if policies and policies <= set(config.unseen):
-        raise UsageError(
-            f"folds.unseen={list(config.unseen)} names every policy of the pool: none is left to learn from"
-        )
+        raise UsageError(f"folds.unseen={list(config.unseen)} names every policy of the pool: none is left to train on")

@@ -1,4 +1,4 @@
-"""What in an attempt tells its outcome, and what a format adds behind its end: found, removed or refused, with its place.
+"""Text in an attempt that reveals its outcome, or that a format adds after its end: found, removed or refused, with its place.
 
 Removed: the patch where it is repeated as the last turn (mini-SWE-agent, SWE-agent), since the record holds it once.
 Found: text that evaluation harnesses write about an outcome, and the names of tests that were hidden from the agent.

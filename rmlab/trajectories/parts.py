@@ -1,4 +1,4 @@
-"""A set that is being made: finished attempts in the files of a folder, and the set that these files are in the end.
+"""A set during its collection: finished attempts in the files of a folder, and the set that they finally make up.
 
 Neither making nor writing it holds more than some thousand attempts at once, however many there are. What is known of each
 attempt beside is 40 bytes, while the set is written. A killed process loses the attempts of the last seconds.
@@ -177,7 +177,7 @@ class _Index:
         id_N = self.id_N[order_N]
         if repeated := int((id_N[1:] == id_N[:-1]).sum()):
             raise DataError(
-                f"{self.files[0].parent}: {repeated} attempts are kept twice. Delete that folder and collect anew."
+                f"{self.files[0].parent}: {repeated} attempts are stored twice. Delete that folder and collect again."
             )
         tails = list(self._tails)
         tail_N = self.column_N["tail"][order_N]
@@ -220,7 +220,7 @@ def _read(path: Path, names: list[str]) -> pa.Table:
         return pq.read_table(path, columns=names, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path}: damaged ({str(error).splitlines()[0]}). Delete it: the same command makes its attempts again."
+            f"{path}: damaged ({str(error).splitlines()[0]}). Delete it; the same command collects its attempts again."
         ) from error
 
 
@@ -239,7 +239,9 @@ def union(paths: Sequence[Path]) -> TrajectorySet:
         values = {path.name: pool.metadata.get(key) for path, pool in zip(paths, pools, strict=True)}
         if len(set(values.values())) > 1:
             said = ", ".join(f"{name} says {value or 'nothing'}" for name, value in values.items())
-            raise DataError(f"these sets differ in {key} ({said}): they cannot be one pool. Collect them alike.")
+            raise DataError(
+                f"these sets differ in {key} ({said}), so they cannot be joined. Collect them with the same settings."
+            )
     joined = TrajectorySet(
         tuple(trajectory for pool in pools for trajectory in pool.trajectories),
         {

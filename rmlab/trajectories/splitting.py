@@ -66,7 +66,7 @@ def split(
         timeless = sorted(task for task, facts in tasks.items() if not facts.time)
         if timeless:
             raise DataError(
-                f"{len(timeless)} of {len(tasks)} tasks state no time, first {timeless[0]}. Split by repository or task."
+                f"{len(timeless)} of {len(tasks)} tasks have no time, first {timeless[0]}. Split by repository or task."
             )
         part = _in_time(groups, {task: facts.time for task, facts in tasks.items()}, shares)
     else:
@@ -89,7 +89,7 @@ def parse_shares(texts: Sequence[str]) -> list[tuple[Split, float]]:
             number = -1.0
         if part is None or not 0 < number <= 1:
             raise UsageError(
-                f"--part {text}: it is PART=SHARE, a part of {', '.join(SPLITS)}, a share above 0 and at most 1"
+                f"--part {text}: write PART=SHARE, with one of {', '.join(SPLITS)} and a share above 0 and at most 1"
             )
         shares.append((part, number))
     return shares
@@ -97,7 +97,7 @@ def parse_shares(texts: Sequence[str]) -> list[tuple[Split, float]]:
 
 def _check(shares: Sequence[tuple[Split, float]], by: str) -> None:
     if by not in get_args(By):
-        raise UsageError(f"--by {by}: it is repository, task or time")
+        raise UsageError(f"--by {by}: must be repository, task or time")
     if abs(sum(share for _, share in shares) - 1) > 1e-6 or len({part for part, _ in shares}) < len(shares):
         raise UsageError(
             f"the shares {', '.join(f'{part}={share:g}' for part, share in shares)} must name each part once and add up to 1"
@@ -169,7 +169,7 @@ TOO_NEAR = 0.85
 """Overlap of two issues that is refused. A split joins from 0.8 on (`leakage.LEAST`): what all issues share is left out of an
 overlap, and a pool that was made smaller since it was split shares other things."""
 
-WHY = "what a verifier learns from would be what it is judged on."
+WHY = "a verifier would be judged on what it was trained on."
 
 
 def check_parts(trajectories: Iterable[Trajectory]) -> None:

@@ -55,7 +55,7 @@ class TrajectorySet:
         if repeated:
             raise DataError(
                 f"trajectory_id {repeated[0]} occurs {counts[repeated[0]]} times ({len(repeated)} ids are repeated): "
-                "every attempt must be there once. Number the attempts or remove the copies."
+                "every attempt must occur once. Number the attempts or remove the copies."
             )
 
     @cached_property
@@ -211,7 +211,7 @@ def read_trajectories(path: Path | str, parts: Sequence[Split] | None = None) ->
         if trajectory.trajectory_id != row["trajectory_id"]:
             raise DataError(
                 f"{path}: trajectory_id {row['trajectory_id']} is not the hash of its content ({trajectory.trajectory_id}): "
-                "the file was altered. Fetch or collect it again."
+                "the file was modified. Fetch or collect it again."
             )
         trajectories.append(trajectory)
     metadata = _metadata(table.schema)
@@ -219,7 +219,7 @@ def read_trajectories(path: Path | str, parts: Sequence[Split] | None = None) ->
     pool = TrajectorySet(tuple(trajectories), metadata)
     if stated is not None and stated.decode() != pool.fingerprint:
         raise DataError(
-            f"{path}: fingerprint {pool.fingerprint} instead of {stated.decode()}: labels or parts were altered. Fetch or collect it again."
+            f"{path}: fingerprint {pool.fingerprint} instead of {stated.decode()}: labels or parts were modified. Get the file again."
         )
     if parts is None:
         return pool

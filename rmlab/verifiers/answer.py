@@ -1,4 +1,4 @@
-"""The answer is one token: proven in the real context, before anything is trained or scored."""
+"""The answer is one token: checked in the real context, before anything is trained or scored."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ def prove_answers(
     tokenizer: Tokenizer,
     prompts: Sequence[str],
     answers: tuple[str, str] = (YES, NO),
-    advice: str = "raise model.tokenizer.vocab_size or take another",
+    advice: str = "raise model.tokenizer.vocab_size or use another one",
 ) -> AnswerTokens:
     """The answers' ids. prompts: rendered texts, at least one. answers: the words for yes and for no.
 
@@ -37,7 +37,7 @@ def prove_answers(
     and two different ids. Raises DataError with the prompt's end and the ids otherwise; advice: what to do then.
     """
     if not prompts:
-        raise DataError("no prompt is there to prove the answer tokens on: the set of trajectories is empty")
+        raise DataError("the answer tokens cannot be checked without a prompt: the set of trajectories is empty")
     shown = [prompts[i] for i in spread(len(prompts))]
     id_of: dict[str, int] = {}
     bare = tokenizer.encode(shown)
@@ -45,7 +45,7 @@ def prove_answers(
         for prompt, before, after in zip(shown, bare, tokenizer.encode([p + answer for p in shown]), strict=True):
             if after[:-1] != before or id_of.setdefault(answer, after[-1]) != after[-1]:
                 raise DataError(
-                    f"{answer} is not one token of its own behind {prompt[-40:]!r} (ids {after[-4:]} after {before[-3:]}): "
+                    f"{answer} is not a single token after {prompt[-40:]!r} (ids {after[-4:]} after {before[-3:]}): "
                     f"this tokenizer cannot answer; {advice}."
                 )
     yes, no = answers
@@ -84,8 +84,8 @@ def verifier_tokenizer(
     """
     if not supervised:
         raise DataError(
-            "the pool has neither a supervised nor a verifier part: a tokenizer is trained on it. Split the pool into parts "
-            "(rmlab trajectories split), or take a pretrained model (model.pretrained=FOLDER)."
+            "the pool has neither a supervised nor a verifier part to train a tokenizer on. Split the pool into parts "
+            "(rmlab trajectories split), or use a pretrained model (model.pretrained=FOLDER)."
         )
     texts: list[str] = []
     characters = 0

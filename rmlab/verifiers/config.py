@@ -1,4 +1,4 @@
-"""What a verifier reads, how it answers, and on what it is judged."""
+"""What a verifier reads, how it answers, and what it is evaluated on."""
 
 import json
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ from rmlab.models.config import ModelConfig
 from rmlab.training import config as training
 
 SEMANTICS: dict[str, int] = {"render": 2, "train": training.SEMANTICS, "score": 1}
-"""Hand-bumped, part of every config hash. render: the same trajectory becomes other text or ids (2: observations can be cut, see
+"""Hand-bumped, part of every config hash. render: the same trajectory gives other text or ids (2: observations can be cut, see
 `rmlab.verifiers.truncation`); score: the same model gives the same prompt another score."""
 
 
 class OverLength(StrEnum):
-    """What becomes of an attempt whose prompt does not fit the context: see design of `context_length`."""
+    """What happens to an attempt whose prompt does not fit the context; the factor `over_length` varies it."""
 
     rank_last = "rank_last"
     truncate_middle = "truncate_middle"
     truncate_head = "truncate_head"
-    cut_observations = "cut_observations"  # see `rmlab.verifiers.truncation`; what does not fit even so is ranked last
+    cut_observations = "cut_observations"  # see `rmlab.verifiers.truncation`; what still does not fit is ranked last
     drop = "drop"
 
 
@@ -30,15 +30,15 @@ class PromptView(StrEnum):
     """How much of an attempt a prompt shows."""
 
     whole = "whole"
-    patch_only = "patch_only"  # the issue and the patch, no turn
-    without_runs = "without_runs"  # all but what the agent ran by its own choice, and what that showed
+    patch_only = "patch_only"  # the issue and the patch, no turns
+    without_runs = "without_runs"  # everything except the agent's own runs and their output
 
 
 @dataclass
 class PromptConfig:
     """max_tokens: the context, answer token included. over_length: see OverLength. shows: see PromptView.
 
-    evidence: voluntary leaves the environment's own final value out, as collecting under `environment.evidence=voluntary` does.
+    evidence: voluntary leaves out the environment's own final value, as if collected with `environment.evidence=voluntary`.
     """
 
     max_tokens: int = 512
@@ -51,14 +51,14 @@ class Objective(StrEnum):
     """What a verifier learns to say: see `rmlab.verifiers.objective`."""
 
     answer = "answer"  # YES or NO as the next token
-    scalar = "scalar"  # one number from a head of its own, binary cross-entropy
-    pairs = "pairs"  # the same head, a resolved attempt above an unresolved one of its task (Bradley-Terry)
+    scalar = "scalar"  # one number from a separate head, binary cross-entropy
+    pairs = "pairs"  # the same head; ranks a resolved attempt above an unresolved one at the same task (Bradley-Terry)
 
 
 @dataclass
 class ObjectiveConfig:
-    """smoothing: share of the target that the wrong answer gets, 0 to 0.5. difficulty: 0 = every example counts alike, else
-    exp(difficulty × share of the task's attempts that are unresolved), mean 1."""
+    """smoothing: share of the target given to the wrong answer, 0 to 0.5. difficulty: 0 = all examples have the same weight, else
+    exp(difficulty × share of unresolved attempts at the task), with mean 1."""
 
     kind: Objective = Objective.answer
     smoothing: float = 0.0
@@ -67,12 +67,12 @@ class ObjectiveConfig:
 
 @dataclass
 class EvaluationConfig:
-    """tasks, validation_tasks: tasks scored of these parts, in the order of SHA-256 of the task id; null = all.
+    """tasks, validation_tasks: how many tasks of these parts are scored, in the order of SHA-256 of the task id; null = all.
 
-    attempts: at most so many of each task and policy, by number. policies: names, empty = every policy that the part has.
-    pools: further sets of attempts that a finished verifier is judged on, each with a report of its own: name -> the policies whose
+    attempts: most attempts per task and policy, by number. policies: names, empty = every policy in the part.
+    pools: more sets of attempts to judge a finished verifier on, each with its own report: name -> the policies whose
     attempts at the tasks of the evaluation part belong to it, e.g. {after_rl: [hacked, trained]}.
-    replicates: bootstrap replicates of the intervals. batch_tokens: scored at once, padding included where there is any.
+    replicates: bootstrap replicates of the intervals. batch_tokens: tokens scored at once, padding included.
     """
 
     tasks: int | None = None
@@ -104,5 +104,5 @@ def check_positions(positions: int, model: ModelConfig, prompt: PromptConfig) ->
     if prompt.max_tokens > positions:
         raise RmlabError(
             f"prompt.max_tokens={prompt.max_tokens} is longer than the {positions} positions of "
-            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model of random start"
+            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model with random weights"
         )

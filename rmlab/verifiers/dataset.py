@@ -1,4 +1,4 @@
-"""What cells are made from: the pool, read and validated, and its parts as token ids."""
+"""The data of cells: the pool, read and validated, and its parts as token ids."""
 
 import hashlib
 import re
@@ -88,8 +88,8 @@ def read_verifier_data(
     watched = evaluated(read.part("validation").trajectories, evaluation, evaluation.validation_tasks)
     if not judged:
         raise DataError(
-            f"{path} has no evaluation attempts of {' or '.join(evaluation.policies) or 'any policy'}: nothing can be "
-            "judged on it. Collect some, or change evaluation.policies."
+            f"{path} has no evaluation attempts of {' or '.join(evaluation.policies) or 'any policy'}: there is nothing "
+            "to judge on. Collect some, or change evaluation.policies."
         )
 
     pools = {
@@ -118,12 +118,12 @@ def _pool(
     """The attempts of one of `evaluation.pools`. Raises UsageError for a name that no file can have, DataError for missing attempts."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == "validation":
         raise UsageError(
-            f"evaluation.pools: {name!r} names metrics and files: use small letters, digits and underscores, and another name than "
-            "validation, which the validation part has"
+            f"evaluation.pools: {name!r} becomes part of metric and file names: use lower-case letters, digits and underscores, and not "
+            "validation, the name of the validation part"
         )
     if missing := sorted(set(policies) - {t.policy for t in part}):
         raise DataError(
-            f"evaluation.pools.{name}: the evaluation part has no attempts of {', '.join(missing)}; it has some of "
+            f"evaluation.pools.{name}: the evaluation part has no attempts of {', '.join(missing)}, only of "
             f"{', '.join(sorted({t.policy for t in part}))}"
         )
     if not policies:
@@ -133,7 +133,7 @@ def _pool(
     attempts = evaluated(part, replace(evaluation, policies=list(policies)), evaluation.tasks)
     if not attempts:
         raise DataError(
-            f"evaluation.pools.{name}: every attempt of {', '.join(policies)} has a number of evaluation.attempts="
+            f"evaluation.pools.{name}: every attempt of {', '.join(policies)} is numbered evaluation.attempts="
             f"{evaluation.attempts} or more. Raise it, or leave the pool out."
         )
     return attempts
@@ -178,8 +178,8 @@ def check_pretraining(folder: Path | None, pool: TrajectorySet) -> str:
         return f"unknown: kept clear of the tasks {kept_clear}, the pool does not name its own"
     if kept_clear != tasks and not _at_shipped_tasks(kept_clear, pool):
         raise DataError(
-            f"{folder} was kept clear of the tasks {kept_clear}, the pool was collected at the tasks {tasks}: it may have read "
-            "what it will be judged on. Take the base and the pool that belong together, or pretrain again."
+            f"{folder} was kept clear of the tasks {kept_clear}, but the pool was collected on the tasks {tasks}: it may have read "
+            "what it will be judged on. Use a base and a pool that belong together, or pretrain again."
         )
     return f"kept clear of the pool's tasks ({kept_clear})"
 
@@ -209,7 +209,7 @@ def validated_pool(path: Path) -> TrajectorySet:
     if not path.is_file():
         raise DataError(
             f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it "
-            "(where that of a preset or of data=NAME comes from is said in its file in conf)."
+            "(for that of a preset or of data=NAME, its file in conf says where it comes from)."
         )
     return _validated(path.resolve(), file_fingerprint(path))
 

@@ -1,7 +1,7 @@
-"""Prompts as token ids, and what becomes of those that do not fit the context.
+"""Prompts as token ids, and what happens to those that do not fit the context.
 
-Tokenised once for all cells of a sweep: lengths decide who can be chosen before anything is chosen, and nothing is cut or
-dropped in silence.
+Prompts are tokenised once for all cells of a sweep: lengths decide what can be chosen before anything is chosen, and nothing is cut
+or dropped silently.
 """
 
 from collections import Counter
@@ -149,7 +149,7 @@ def cut_words(counts: dict[str, int]) -> str:
     if counts["cut_observations"] or counts["cut_turns"]:
         where = f" ({counts['cut_observations']:,} observations cut, {counts['cut_turns']:,} turns left out)"
     return (
-        f"{counts['cut_attempts']:,} are read in part: {counts['cut_tokens']:,} of their {counts['cut_attempts_tokens']:,} tokens "
+        f"{counts['cut_attempts']:,} are read only in part: {counts['cut_tokens']:,} of their {counts['cut_attempts_tokens']:,} tokens "
         f"are left out{where}"
     )
 

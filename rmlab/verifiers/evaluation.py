@@ -1,6 +1,6 @@
 """How good is a verifier? Its score tables of validation and evaluation, their reports, and the baselines beside them.
 
-What a verifier's run leaves in the tracking store: its inputs, the few parameters that runs are compared by, its results.
+What a verifier's run stores in tracking: its inputs, the few parameters by which runs are compared, its results.
 """
 
 import tempfile
@@ -226,7 +226,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
     report, baselines = results.report, results.baselines
     most = max(report["rm_at_k"], key=int)
     speed = took.tokens_here / max(took.seconds, 1e-9)
-    resumed = f", {took.tokens_here:,} of them since it went on at step {took.resumed_at}," if took.resumed_at else ""
+    resumed = f", {took.tokens_here:,} of them since it resumed at step {took.resumed_at}," if took.resumed_at else ""
     cut = cut_words(report)
     return "\n".join(
         [
@@ -242,8 +242,8 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
             ),
             *(
                 [
-                    "  no task that is judged has a resolved and an unresolved attempt of one policy with a score: AUC within task is "
-                    "not defined"
+                    "  AUC within task is not defined: no judged task has both a resolved and an unresolved attempt of one policy with "
+                    "a score"
                 ]
                 if report["auc_within_task"] is None
                 else []

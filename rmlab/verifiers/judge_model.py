@@ -1,7 +1,7 @@
-"""Any local model as a verifier: a causal language model that is asked by a template, or one with a classification head of one label.
+"""Any local model as a verifier: a causal language model with a prompt template, or a model with a classification head of one label.
 
-A language model's score is the two-way softmax of the logits of its two answer words behind the prompt; a head's is the sigmoid of
-its one number. Prompts are padded on the side that the tokenizer names; a score does not depend on it, nor on the batch.
+A language model's score is the two-way softmax of the logits of its two answer words after the prompt; a head's is the sigmoid of
+its one number. Prompts are padded on the side that the tokenizer sets; a score depends neither on it nor on the batch.
 """
 
 import json
@@ -79,16 +79,16 @@ def judge_prompt(
     config = _config(folder)
     classifier = _is_classifier(folder, config)
     if classifier and answers:
-        raise UsageError(f"--answers: {folder} has a classification head, which gives a number and no word")
+        raise UsageError(f"--answers: {folder} has a classification head, which gives a number and not a word")
     positions = next(
         (int(config[name]) for name in ("max_position_embeddings", "n_positions") if config.get(name)), None
     )
     if max_tokens is None and positions is None:
         raise UsageError(
-            f"{folder / 'config.json'} does not say how many tokens the model reads: name them with --max-tokens"
+            f"{folder / 'config.json'} does not say how many tokens the model reads: set the number with --max-tokens"
         )
     if max_tokens is not None and positions is not None and max_tokens > positions:
-        raise UsageError(f"--max-tokens {max_tokens}: {folder} has {positions} positions")
+        raise UsageError(f"--max-tokens {max_tokens}: {folder} has only {positions} positions")
     tokenizer = load_tokenizer(folder, chatml=False)
     stated = [
         n for n in (positions, int(tokenizer.hf.model_max_length)) if n is not None
@@ -112,7 +112,7 @@ def load_judge(
     model = load_model(folder, classifier=answer is None, dtype=dtype)
     if answer is None and int(model.config.num_labels) != 1:
         raise DataError(
-            f"{folder} has a classification head of {model.config.num_labels} labels: a score is made of one number (num_labels = 1)"
+            f"{folder} has a classification head of {model.config.num_labels} labels, but a score needs exactly one (num_labels = 1)"
         )
     rows = int(model.get_input_embeddings().weight.shape[0])
     if rows < prompt.tokenizer.size:
@@ -180,7 +180,7 @@ def _shared_margins(
 
 
 def _what_answers_have(answers: tuple[str, str], share: float) -> str:
-    share_words = f"{answers[0]!r} and {answers[1]!r} have {share:.1%} of the probability behind a prompt, on average"
+    share_words = f"{answers[0]!r} and {answers[1]!r} have {share:.1%} of the probability after a prompt, on average"
     if share >= LITTLE:
         return share_words
     return f"{share_words}: the model would rather say something else, so scores may mean little. Change the template, or --answers."
@@ -231,7 +231,7 @@ def _margins(
         hook.remove()
     if logits_B1V.shape[1] != 1:
         raise DataError(
-            f"a {type(model).__name__} does not make its logits by its output embeddings: it cannot score here"
+            f"a {type(model).__name__} does not compute its logits with its output embeddings, so it cannot score here"
         )
     return _of_answers(logits_B1V[:, 0].float(), answer)
 
@@ -288,7 +288,7 @@ def _config(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / 'config.json'} is not readable ({error}): fetch the folder again") from error
     if not isinstance(config, dict):
-        raise DataError(f"{folder / 'config.json'} holds no object: fetch the folder again")
+        raise DataError(f"{folder / 'config.json'} is not a JSON object: fetch the folder again")
     return (config.get("text_config") or {}) | config
 
 

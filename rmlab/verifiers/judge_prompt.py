@@ -1,8 +1,8 @@
-"""How a model that rmlab has not trained is asked: a template of text, in the chat template of the model's own tokenizer.
+"""How a model that rmlab has not trained is prompted: a text template within the chat template of the model's own tokenizer.
 
-The filled template is one user message; what follows the opened answer is one of two words, each proven to be one token there. A
-tokenizer without a chat template gets the text alone, and "Answer:" behind it. A model with a classification head is asked no
-question. Whatever of an attempt looks like a special token of the tokenizer is escaped.
+The filled template is one user message; the answer that follows is one of two words, each checked to be one token there. A
+tokenizer without a chat template gets the text alone, followed by "Answer:". A model with a classification head is asked no
+question. Text of an attempt that looks like a special token of the tokenizer is escaped.
 """
 
 import re
@@ -65,7 +65,7 @@ class JudgePrompt:
     def __post_init__(self) -> None:
         if not {"turns", "patch"} & set(FIELD.findall(self.template)):
             raise UsageError(
-                "the template has neither {turns} nor {patch}: it would show nothing of an attempt. `rmlab score --show-prompt` prints "
+                "the template has neither {turns} nor {patch}, so it would show nothing of an attempt. `rmlab score --show-prompt` prints "
                 "the default one."
             )
 
@@ -99,7 +99,7 @@ class JudgePrompt:
             )
         except (TemplateError, ValueError, TypeError) as error:
             raise DataError(
-                f"the chat template of the model cannot be filled ({str(error).splitlines()[0]}): mend chat_template in its folder"
+                f"the chat template of the model cannot be filled ({str(error).splitlines()[0]}): fix chat_template in its folder"
             ) from error
 
     def encode(self, trajectories: Sequence[Trajectory], show: bool = False) -> list[Encoded]:
@@ -175,7 +175,7 @@ class JudgePrompt:
         for words in ways if self.tokenizer.hf.chat_template else reversed(ways):
             try:
                 return replace(self, answers=words), prove_answers(
-                    self.tokenizer, prompts, words, "take other words: --answers YES,NO"
+                    self.tokenizer, prompts, words, "use other words, e.g. --answers YES,NO"
                 )
             except DataError as error:
                 refused = refused or error
@@ -197,7 +197,7 @@ def read_template(path: Path) -> str:
         return path.read_text(encoding="utf-8").rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path} is not readable as a template ({error}): it is a text in UTF-8 with {{turns}} and {{patch}}"
+            f"{path} is not readable as a template ({error}): it must be UTF-8 text with {{turns}} and {{patch}}"
         ) from error
 
 
@@ -206,6 +206,6 @@ def answer_words(text: str) -> tuple[str, str]:
     words = [word.strip() for word in text.split(",")]
     if len(words) != 2 or not all(words) or words[0] == words[1]:
         raise UsageError(
-            f"--answers {text!r}: write two different words with a comma between, the one for resolved first: YES,NO"
+            f"--answers {text!r}: write two different words separated by a comma, the one for resolved first: YES,NO"
         )
     return words[0], words[1]

@@ -1,14 +1,14 @@
-"""What a verifier learns to say of an attempt, and from what: the objectives of training.
+"""The training objectives: what a verifier learns to say about an attempt, and from what.
 
 answer   YES or NO as the next token, cross-entropy over the whole vocabulary (SWE-RM)
-scalar   one number from a head of its own, binary cross-entropy
-pairs    the same head; of two attempts at one task the resolved one is to stand higher: -log sigmoid of the difference
-         (Bradley and Terry 1952; reward models since Christiano et al. 2017). Its level is free, so its scores are no probabilities.
+scalar   one number from a separate head, binary cross-entropy
+pairs    the same head; of two attempts at one task the resolved one should score higher: -log sigmoid of the difference
+         (Bradley and Terry 1952; reward models since Christiano et al. 2017). Its level is arbitrary, so its scores are not probabilities.
 
 Smoothing gives a share of the target to the other answer. Weighting by difficulty takes from CVeDRL (arXiv 2601.22803; its
-public abstract was read, not its formulas) the idea of an exponential shaping by how hard the sample is; its branch coverage
-and its reinforcement learning of unit tests have no counterpart here. How hard a task is: the share of unresolved among its
-labelled attempts in the verifier part, chosen or not.
+public abstract was read, not its formulas) the idea of exponential shaping by the difficulty of a sample; its branch coverage
+and its reinforcement learning of unit tests have no counterpart here. The difficulty of a task is the share of unresolved attempts
+among its labelled attempts in the verifier part, chosen or not.
 """
 
 import math
@@ -99,7 +99,7 @@ def lesson(
     """
     if not 0 <= config.smoothing < 0.5:
         raise UsageError(
-            f"objective.smoothing={config.smoothing}: it is the wrong answer's share, at least 0 and below 0.5"
+            f"objective.smoothing={config.smoothing}: must be the share of the wrong answer, at least 0 and below 0.5"
         )
     record: dict[str, Any] = {"kind": config.kind.value, "examples": len(chosen)}
     if config.kind is Objective.answer and not config.smoothing and not config.difficulty:
@@ -110,8 +110,8 @@ def lesson(
         pairs, alone = paired(chosen, ids, weights)
         if not pairs:
             raise DataError(
-                f"objective.kind=pairs: none of the {len(chosen)} chosen attempts has a partner of the other label at its "
-                "task. Raise data.scale, or take another objective."
+                f"objective.kind=pairs: none of the {len(chosen)} chosen attempts has a partner with the other label at its "
+                "task. Raise data.scale, or use another objective."
             )
         halved = replace(
             training,

@@ -1,7 +1,7 @@
-"""What does a verifier say of repositories that it never saw? One verifier a fold, their scores pooled into one table.
+"""How well does a verifier score repositories that it never saw? One verifier per fold, with their scores pooled into one table.
 
-A score within a fold comes from one verifier; scores of different folds come from different ones, so that a pooled AUC also
-holds how well these agree about the base rate. Which of several attempts at a task is picked is decided within a fold.
+Scores within a fold come from one verifier, scores of different folds from different ones, so a pooled AUC also reflects how
+well these agree on the base rate. The choice between several attempts at a task is made within a fold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def fold_data(
     watched = evaluated(read.part("validation").trajectories, evaluation, evaluation.validation_tasks)
     if not judged or not watched:
         raise DataError(
-            f"fold {fold.number} has nothing to {'judge' if not judged else 'validate on'}: see evaluation and folds"
+            f"fold {fold.number} has nothing to {'evaluate' if not judged else 'validate on'}: check the keys of evaluation and folds"
         )
 
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:

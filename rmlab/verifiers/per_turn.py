@@ -1,7 +1,7 @@
-"""When does a verifier make up its mind? The score after every turn of an attempt, one pass a prefix.
+"""When does a verifier make up its mind? The score after every turn of an attempt, one pass per prefix.
 
-A turn is what the agent says and what it is answered. After each the verifier is asked as if the attempt ended there, without
-a patch, since there is none yet; the last is the whole attempt with its patch, so its score is that of the score table.
+A turn is an action of the agent and its answer. After each, the verifier is asked as if the attempt ended there, without a
+patch, since there is none yet; the last prefix is the whole attempt with its patch, so its score is that of the score table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ def read_turn_scores(path: Path) -> TurnScores:
         table = pq.read_table(path, columns=["trajectory_id", "messages", "score"])
     except (pa.ArrowException, OSError, KeyError) as error:
         raise DataError(
-            f"{path} holds no scores after every turn ({(str(error).splitlines() or ['damaged'])[0]}). "
+            f"{path} has no scores after every turn ({(str(error).splitlines() or ['damaged'])[0]}). "
             "`rmlab score --per-turn` writes it."
         ) from error
     scores: dict[str, list[tuple[int, float | None]]] = {}
@@ -101,6 +101,6 @@ def read_turn_scores(path: Path) -> TurnScores:
             or not isinstance(end, int)
             or not (score is None or (isinstance(score, float) and 0 <= score <= 1))
         ):
-            raise DataError(f"{path}: {name}, {end} messages: score {score} is no score after a turn")
+            raise DataError(f"{path}: {name}, {end} messages: score {score} is not a valid score")
         scores.setdefault(name, []).append((end, score))
     return scores

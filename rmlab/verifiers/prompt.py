@@ -1,19 +1,19 @@
 """The one renderer: what does a verifier read of a trajectory?
 
-ChatML: every message is a turn, then one turn repeats close together what the issue asks, what was seen last and what was
-changed, and asks; the assistant's turn is opened, so that the answer is the next token. The patch stands last: that order
-is worth 0.04 of within-task AUC to a small model of random start (experiments/studies/verifier_recipe). Training, scoring
-and reinforcement learning all render here. The label, the exit status, the policy and `extra` are not read.
+ChatML: every message is a turn; a last turn repeats what the issue asks, what was seen last and what was changed, and asks for
+the answer; the assistant's turn is opened, so that the answer is the next token. The patch comes last: that order
+is worth 0.04 of within-task AUC to a small model with random weights (experiments/studies/verifier_recipe). Training, scoring
+and reinforcement learning all use this renderer. The label, the exit status, the policy and `extra` are not read.
 
-What of an attempt is a verifier shown? The whole of it, its patch alone, or all but what the agent ran itself.
+How much of an attempt is shown? All of it, only its patch, or everything except the agent's own runs.
 
-Leaving turns out here instead of collecting other attempts keeps everything else of an ablation still: the same attempts are
-drawn, and score tables can be compared row by row. Which turns are runs is known for micro-SWE only; another conversation is
-refused rather than shown whole in silence.
+Leaving turns out here, instead of collecting other attempts, keeps everything else in an ablation fixed: the same attempts are
+drawn, and score tables can be compared row by row. Which turns are runs is known for micro-SWE only; other conversations are
+refused rather than silently shown whole.
 
-Does a prompt hold the outcome that it asks for? That is asked in every training, over every prompt of training, validation and
-evaluation. The issue (the first user message) is left out: what a user writes is the task. R2E-Gym #17 is the case: the output of
-hidden tests stood in the prompt.
+Does a prompt contain the outcome that it asks for? Every training checks this for every prompt of training, validation and
+evaluation. The issue (the first user message) is exempt: what a user writes is the task. R2E-Gym #17 is such a case: the output of
+hidden tests was in the prompt.
 """
 
 import re
@@ -126,8 +126,8 @@ def visible(trajectory: Trajectory, config: PromptConfig) -> Trajectory:
             *(["prompt.shows=whole (or patch_only)"] if config.shows is not PromptView.whole else []),
         ]
         raise DataError(
-            f"{key}: trajectory {trajectory.trajectory_id} ({trajectory.source}) is no micro-SWE episode, so which of its "
-            f"turns show a value is not known. Take {' and '.join(whole)}."
+            f"{key}: trajectory {trajectory.trajectory_id} ({trajectory.source}) is not a micro-SWE episode, so it is unknown which "
+            f"of its turns show a value. Use {' and '.join(whole)}."
         )
     if config.evidence is Evidence.voluntary and messages[-1].content.startswith(FINAL):
         messages.pop()
@@ -170,7 +170,7 @@ def check_leaks(trajectories: Iterable[Trajectory]) -> int:
             )
     if leaking:
         raise DataError(
-            f"{leaking} of {read} prompts hold the outcome that they ask for, first {first}. "
+            f"{leaking} of {read} prompts contain the outcome that they ask for, first {first}. "
             "Remove such messages when the trajectories are read, before any verifier is trained (`rmlab import --leaks drop` "
             "leaves such attempts out)."
         )

@@ -1,9 +1,9 @@
-"""What does a verifier say of attempts? Score = two-way softmax of the YES and NO logits, in float32.
+"""Scores attempts with a verifier: the score is the two-way softmax of the YES and NO logits, in float32.
 
-A model with a scalar head says one number in their place: it stands for the difference of the two logits.
+A model with a scalar head gives one number instead, which takes the place of the difference of the two logits.
 
-A score depends on its prompt alone, not on the batch it was in, on the padding, or on the order of the table: in float32 to 1e-5, in
-bfloat16 to rounding, since long prompts alone in their batch and calls of many tokens are computed by other kernels.
+A score depends only on its prompt, not on its batch, the padding or the order of the table: in float32 to 1e-5, in bfloat16 up to
+rounding, since long prompts that are alone in their batch and calls with many tokens use other kernels.
 """
 
 from collections.abc import Callable, Iterator, Sequence

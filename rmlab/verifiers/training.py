@@ -1,4 +1,4 @@
-"""A verifier from its settings: the training set is chosen, and a model is trained on it."""
+"""Trains a verifier from its settings: chooses the training set and trains a model on it."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,10 +30,10 @@ POINTS = 200  # of each training series, however many steps there are
 
 @dataclass
 class VerifierSettings:
-    """What makes a verifier. seed: of the draw, the first weights and the order of the batches.
+    """All settings of a verifier. seed: for the draw of the training set, the initial weights and the order of the batches.
 
-    lora: adapters on a pretrained model; with a rank only they are trained (and a scalar head where the objective has one), and
-    the frozen weights lie in `training.dtype`.
+    lora: adapters on a pretrained model; if rank > 0, only they (and a scalar head, if the objective has one) are trained, and
+    the frozen weights are stored in `training.dtype`.
     """
 
     seed: int = 0
@@ -53,8 +53,8 @@ def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Traje
     """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
     if (room := settings.data.room) and room > settings.prompt.max_tokens:
         raise UsageError(
-            f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: what is trained "
-            "on has to be read whole. Lower it, or set it to null."
+            f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: training examples "
+            "must be read whole. Lower it, or set it to null."
         )
     fits = {
         e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)
@@ -129,8 +129,8 @@ def _check_ranks(ranks: "Ranks", settings: VerifierSettings) -> None:
     """Raises UsageError where several ranks would train another model than one."""
     if ranks.number > 1 and settings.lora.rank and settings.lora.dropout:
         raise UsageError(
-            f"lora.dropout={settings.lora.dropout}: each of {ranks.number} GPUs would draw its own, and no hash would say so. Set it "
-            "to 0, or take one GPU (runtime=cuda)."
+            f"lora.dropout={settings.lora.dropout}: each of {ranks.number} GPUs would draw its own mask, which no hash records. Set it "
+            "to 0, or use one GPU (runtime=cuda)."
         )
 
 
@@ -155,10 +155,10 @@ def _lesson(
     proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
     prompts = [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on]
     advice = (
-        f"name another model than model.pretrained={settings.model.pretrained}, or train one of random start (model=scratch), "
+        f"use a model other than model.pretrained={settings.model.pretrained}, or train one from random weights (model=scratch), "
         "whose tokenizer learns both words"
         if settings.model.pretrained
-        else "raise model.tokenizer.vocab_size or take another"
+        else "raise model.tokenizer.vocab_size or use another one"
     )
     answer = prove_answers(ready.tokenizer, prompts, advice=advice)
     ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
@@ -183,7 +183,7 @@ def _first_weights(settings: VerifierSettings, tokenizer: "Tokenizer", scalar: b
             model.config.router_aux_loss_coef = settings.model.balance
     elif settings.lora.rank:
         raise UsageError(
-            f"lora.rank={settings.lora.rank}: adapters leave the weights as they are, and those of model={settings.model.name} are "
+            f"lora.rank={settings.lora.rank}: adapters do not change the weights, and those of model={settings.model.name} are "
             "random. Name a pretrained model (model=hf model.pretrained=FOLDER), or train all weights (lora.rank=0)."
         )
     else:

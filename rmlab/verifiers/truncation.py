@@ -1,8 +1,8 @@
-"""What of a long trajectory does a verifier read? Observations are cut in the middle, by one length for all of them.
+"""How is a long trajectory shortened? Observations are cut in the middle, all to the same length.
 
-The issue, the last turns, the patch and everything that the agent said are kept. Where cutting observations is not enough,
-turns behind the issue are left out, oldest first, down to the last ones; then the last observations are cut, too, and then
-what stands before the issue (an agent's instructions). What was cut is counted, never silent. The cut is made on messages,
+The issue, the last turns, the patch and everything that the agent said are kept. If cutting observations is not enough,
+turns after the issue are left out, oldest first, down to the last ones; then the last observations are cut too, and then
+what comes before the issue (an agent's instructions). What was cut is counted, never silent. The cut is made on messages,
 before the one renderer reads them: `prompt.over_length=cut_observations` (`rmlab.verifiers.encoding`).
 """
 

@@ -1,8 +1,8 @@
-"""A verifier: a language model, its tokenizer, and how it is asked. One folder when saved.
+"""A verifier: a language model, its tokenizer, and its way of being prompted. One folder when saved.
 
-verifier.json says with which renderer, scoring and arithmetic it was trained, what the answers' ids are, whether it has a
-scalar head and which tokenizer belongs to it; loading proves all of it, because a verifier that is asked otherwise than it was
-trained is a different verifier.
+verifier.json records the renderer, scoring and precision that it was trained with, the ids of the answers, whether it has a
+scalar head, and its tokenizer; loading checks all of this, because a verifier that is prompted differently from its training
+is a different verifier.
 """
 
 import json
@@ -156,23 +156,23 @@ def load_verifier(folder: Path) -> Verifier:
         stated, semantics = record["tokenizer"], record["semantics"]
     except FileNotFoundError as error:
         raise DataError(
-            f"{folder} holds no verifier ({RECORD} is missing). Name the model folder of a verifier run."
+            f"{folder} has no verifier ({RECORD} is missing). Name the model folder of a verifier run."
         ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{folder / RECORD} is not a verifier's record ({error!r})") from error
     if record.get("format") != FORMAT or semantics not in (ASKED, *ALIKE):
         raise DataError(
             f"{folder} was trained with format {record.get('format')}, semantics {semantics}; this rmlab has {FORMAT}, "
-            f"{ASKED}: it would ask it otherwise than it was trained. Train it again, or use the commit of its run."
+            f"{ASKED}, and would prompt it differently from its training. Train it again, or use the commit of its run."
         )
     tokenizer = load_tokenizer(folder)
     if tokenizer.fingerprint != stated:
         raise DataError(
-            f"{folder}: its tokenizer ({tokenizer.fingerprint}) is not the one it was trained with ({stated})"
+            f"{folder}: its tokenizer ({tokenizer.fingerprint}) is not the one that it was trained with ({stated})"
         )
     opened = f"{IM_END}\n{prompt.OPEN_ANSWER}"
     if prove_answers(tokenizer, [opened]) != answer:
-        raise DataError(f"{folder}: {prompt.YES} and {prompt.NO} have other ids than {answer}")
+        raise DataError(f"{folder}: {prompt.YES} and {prompt.NO} do not have the ids {answer}")
     model = load_model(folder)
     rows = int(model.get_input_embeddings().weight.shape[0])
     if rows < tokenizer.size or not np.all(np.array([answer.yes, answer.no]) < rows):

@@ -216,7 +216,7 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
         ("x", "usual", "mixture"): "mixture=x has no finished run",
         ("good", "usual", "nothing"): "sweeps: mixture",
         ("scale=1", "usual", "mixture"): "varies mixture, not scale",
-        ("good", "good", "mixture"): "are one level",
+        ("good", "good", "mixture"): "are the same level",
     }
     for arguments, said in wrong.items():
         with pytest.raises(UsageError, match=said):
@@ -256,7 +256,7 @@ def test_wrong_calls_are_one_line(store):
     ):
         code, _, err = rmlab_here(*arguments)
         assert (code, err.count("\n")) == (2, 1)
-        assert "rmlab: name two" in err
+        assert "rmlab: name what to compare" in err
 
 
 def test_the_papers_values_are_those_of_the_notes_and_never_on_our_axes(store, tmp_path):

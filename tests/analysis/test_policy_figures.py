@@ -225,7 +225,7 @@ def test_many_verifiers_may_say_something(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_store_without_rl_runs_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RmlabError, match="holds no finished RL run, which relation is drawn from"):
+    with pytest.raises(RmlabError, match="holds no finished RL run, which relation needs"):
         draw_figures(["relation"])
     track(store, 0, "execution", 0, 0.5)
     assert draw_figures(["relation"]) == []

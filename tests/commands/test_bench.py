@@ -73,7 +73,7 @@ def test_options_go_to_the_script() -> None:
     assert split_arguments(["decoding", "execution"]) == (["decoding", "execution"], [])
     with pytest.raises(UsageError, match=r"no benchmark 'decodin' .did you mean decoding"):
         split_arguments(["decodin"])
-    with pytest.raises(UsageError, match="options are of one script"):
+    with pytest.raises(UsageError, match="options apply to one script"):
         bench(["decoding", "execution", "slots=4"])
     with pytest.raises(UsageError, match="name the benchmark that the option is for"):
         bench(["slots=4"])
@@ -101,7 +101,7 @@ def test_a_result_is_tracked(example: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_what_fails_is_not_tracked(example: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RmlabError, match=r"benchmark holds ended with code 1: .* rmlab bench holds -- --help"):
+    with pytest.raises(RmlabError, match=r"benchmark holds ended with code 1, .* rmlab bench holds -- --help"):
         bench([example, "--break"])
     assert "it does not hold" in capfd.readouterr().err
     assert Store.existing(None) is None

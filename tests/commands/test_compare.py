@@ -58,10 +58,10 @@ def test_runs_that_differ_in_nothing_and_one_whose_configuration_is_gone(
 ) -> None:
     a, b = (tracked(tmp_path, name, config(500)) for name in ("one", "two"))
     compare(a, b)
-    assert "they differ in nothing" in capsys.readouterr().out
+    assert "they do not differ: same configuration, commit and device" in capsys.readouterr().out
     bare = tracked(tmp_path, "bare", None)
     assert compare(a, bare, as_json=True)["differ_in"] is None
-    assert "in what the two differ is not known" in capsys.readouterr().err
+    assert "how the two differ is unknown" in capsys.readouterr().err
 
 
 def test_a_table_beside_a_run_is_named_by_its_file(
@@ -78,5 +78,5 @@ def test_an_option_that_would_say_nothing_is_refused(tmp_path: Path) -> None:
     table = str(tmp_path / "one.csv")
     with pytest.raises(UsageError, match="--preset chooses among the runs of a sweep"):
         compare(table, table, preset="demo")
-    with pytest.raises(UsageError, match="--from says where runs are looked up"):
+    with pytest.raises(UsageError, match="--from says where to look up runs"):
         compare(table, table, source="nowhere.db")

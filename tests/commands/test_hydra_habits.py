@@ -71,7 +71,7 @@ def test_resolve_and_package_say_how_it_is_printed(capsys: pytest.CaptureFixture
     train([], cfg="job", package="data.scale")
     assert capsys.readouterr().out == "3000\n"
     for options in ({"resolve": True}, {"package": "data"}):
-        with pytest.raises(UsageError, match="give them with --cfg job"):
+        with pytest.raises(UsageError, match="use them with --cfg job"):
             train([], **options)
     with pytest.raises(UsageError, match=r"--package dta: .* \(did you mean data"):
         train([], cfg="job", package="dta")
@@ -81,7 +81,7 @@ def test_hydras_own_configuration_is_refused_with_the_reason() -> None:
     for shown in ("hydra", "all"):
         answer = rmlab("train", "--cfg", shown)
         assert answer.returncode == 2
-        assert "--cfg job prints its configuration" in answer.stderr
+        assert "--cfg job prints the configuration" in answer.stderr
         assert len(answer.stderr.splitlines()) == 1
 
 
@@ -121,8 +121,8 @@ def test_hydras_topics_of_info_are_hydras(topic: str, words: str) -> None:
     [
         ("hydra.run.dir=/tmp/x", "RMLAB_RUNS=FOLDER"),
         ("hydra.output_subdir=null", "RMLAB_RUNS=FOLDER"),
-        ("hydra.verbose=true", "-v has a command tell more"),
-        ("hydra/job_logging=disabled", "-q nothing"),
+        ("hydra.verbose=true", "-v shows more progress"),
+        ("hydra/job_logging=disabled", "and -q none"),
         ("hydra.job.name=mine", "tracking.name=NAME"),
     ],
 )

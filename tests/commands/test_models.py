@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_of_the_same_request_is_taken(folder: Path) -> None:
     code, out, _ = rmlab_here("models", "fetch", "smollm2", "-o", str(folder))
-    assert (code, out) == (0, f"{folder}: it is there already\n")
+    assert (code, out) == (0, f"{folder}: already there\n")
 
 
 def test_a_folder_of_another_request_is_refused(folder: Path, tmp_path: Path) -> None:

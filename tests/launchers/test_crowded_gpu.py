@@ -75,7 +75,7 @@ def test_a_cell_without_memory_on_a_gpu_of_its_own_fails_and_says_what_needs_les
     outcome = sweep("{3:too large}", LocalLauncher(1, Gpus(["0"], runs_folder / "locks", 3)))
     assert outcome.failed == ["data_scale=3 s0"]
     err = capfd.readouterr().err
-    assert "data_scale=3 s0 failed: the memory of the GPU is too small for this work, and no other cell has it" in err
+    assert "data_scale=3 s0 failed: the memory of the GPU is too small for this work, and no other cell uses it" in err
     assert "CUDA out of memory. Tried to allocate 20.00 MiB." in err
     assert "training.micro_batch_size=1" in err
     assert "Traceback" not in err

@@ -14,7 +14,7 @@ def test_a_rank_that_is_cut_off_names_the_log_of_the_others(tmp_path: Path, caps
     assert str(log) not in str(_worst(rank, "cut off", content, {}, log)), "no other rank has begun"
     log.write_text("rank 1: out of memory")
     assert str(_worst(rank, "cut off", content, {}, log)) == (
-        "rank 0: RuntimeError: gloo: connection closed. All ranks were ended; the same command goes on from the last checkpoint. "
+        "rank 0: RuntimeError: gloo: connection closed. All ranks were ended; the same command continues from the last checkpoint. "
         f"What the other ranks printed is in {log}."
     )
     assert "Traceback ..." in capsys.readouterr().err

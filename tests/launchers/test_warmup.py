@@ -77,7 +77,7 @@ def test_a_cell_finds_the_pool_read_and_reads_it_again_once_it_is_another(tmp_pa
     first, second, third, fourth = map(json.loads, answer.stdout.splitlines())
     assert first == second == [pool.fingerprint, 1, 1], "read once, by the fork server: what it read is found"
     assert third == [another.fingerprint, 0, 2]
-    assert "labels or parts were altered" in fourth
+    assert "labels or parts were modified" in fourth
 
 
 def test_a_pool_is_proven_once_as_long_as_its_bytes_are_the_same(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_a_pool_is_proven_once_as_long_as_its_bytes_are_the_same(tmp_path: Path)
     ("added", "words"),
     [
         (replace(POOL[0], attempt=7, split="evaluation"), "lies in the parts"),
-        (replace(POOL[4], messages=(*POOL[4].messages, Message("tool", "FAIL_TO_PASS: test_a"))), "hold the outcome"),
+        (replace(POOL[4], messages=(*POOL[4].messages, Message("tool", "FAIL_TO_PASS: test_a"))), "contain the outcome"),
         (
             replace(episode(40, True, part="evaluation"), messages=(Message("user", "5 hidden tests failed"),) * 2),
-            "hold the outcome",
+            "contain the outcome",
         ),
     ],
 )

@@ -45,13 +45,13 @@ def test_several_policies_and_calibration_on_validation(capsys, make_scores, tmp
     for name, seed in (("scores", 0), ("validation", 1)):
         table = make_scores(seed, policies=2)
         write_score_table(tmp_path / f"{name}.csv", replace(table, task_id=np.char.add(f"{name} ", table.task_id)))
-    with pytest.raises(DataError, match=r"shares \d+ tasks with .*fitted on what they are judged by"):
+    with pytest.raises(DataError, match=r"shares \d+ tasks with .*fitted on the tasks that they are judged on"):
         evaluate([tmp_path / "scores.csv"], False, validation=tmp_path / "scores.csv")
     evaluate([tmp_path / "scores.csv"], False, validation=tmp_path / "validation.csv")
     shown = capsys.readouterr().out
-    with pytest.raises(UsageError, match="needs the base rate of validation too"):
+    with pytest.raises(UsageError, match="--training-prior needs --validation"):
         evaluate([tmp_path / "scores.csv"], True, training_prior=0.3)
-    with pytest.raises(UsageError, match="--training-prior 3: it is a share"):
+    with pytest.raises(UsageError, match="--training-prior 3: must be a share"):
         evaluate([tmp_path / "scores.csv"], True, training_prior=3)
     evaluate([tmp_path / "scores.csv"], True, validation=tmp_path / "validation.csv", training_prior=0.3)
     found = json.loads(capsys.readouterr().out)

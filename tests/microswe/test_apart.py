@@ -51,7 +51,7 @@ def test_whole_clusters_go_up_to_the_share_and_those_of_the_other_file_stay() ->
     assert demonstration_split(tasks, beside, 0.5, seed=1)[1] != going
     with pytest.raises(UsageError, match="between 0 and 1"):
         demonstration_split(tasks, beside, 1.0)
-    with pytest.raises(UsageError, match="Take a larger share"):
+    with pytest.raises(UsageError, match="Use a larger share"):
         demonstration_split(tasks, beside, 0.05)
 
 

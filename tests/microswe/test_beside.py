@@ -158,7 +158,7 @@ def joinable(name: str, code: str, part: str = "rl") -> Task:
             joinable("width", renamed(SPREAD, "spread", "width")),
             r"more\.width is in one cluster with a function of another part",
         ),
-        ("own", "is in another tasks file too"),
+        ("own", "is also in another tasks file"),
         ("held out", r"algorithms\.spread is in one cluster"),
     ],
 )
@@ -193,7 +193,7 @@ def test_joined_tasks_are_proven_counted_and_fingerprinted_together(tmp_path, mo
 
 def test_files_that_nothing_is_built_beside(tmp_path) -> None:
     write_tasks(tmp_path / "t.parquet", [joinable("halves", HALVES, "evaluation")], {})
-    with pytest.raises(DataError, match="it has no task of the part rl"):
+    with pytest.raises(DataError, match="has no task of the part rl"):
         read_base_tasks(tmp_path / "t.parquet")
     with pytest.raises(UsageError, match="human_eval is withheld for evaluation in beside="):
         build(BuildConfig(beside="rmlab/starter/tasks.parquet", progress=False))

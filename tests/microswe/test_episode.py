@@ -98,7 +98,7 @@ def test_edits_build_up_or_start_over(sandbox):
 
 
 def test_an_attempt_has_at_least_one_turn():
-    with pytest.raises(UsageError, match=r"environment\.max_turns=0: it is at least 1"):
+    with pytest.raises(UsageError, match=r"environment\.max_turns=0: must be at least 1"):
         EnvironmentConfig(max_turns=0)
 
 

@@ -81,7 +81,7 @@ def test_the_command_writes_the_files_without_them(tmp_path):
     write_tasks(more, [replace(GOOD, task_id="other")], {"beside": about["fingerprint"]})
     told = CliRunner().invoke(app, ["tasks", "check", str(first), str(more)])
     assert told.exit_code == 1
-    assert "4 of 6 tasks may not stand in a set" in told.output
+    assert "4 of 6 tasks are unfit for use" in told.output
     told = CliRunner().invoke(app, ["tasks", "check", str(first), str(more), "-o", str(output)])
     assert told.exit_code == 0, told.output
     kept, now = read_tasks(output / "a.parquet")

@@ -71,7 +71,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
     write_tasks(path, [TASK], {})
     table = pq.read_table(path)
     pq.write_table(table.set_column(table.column_names.index("public"), "public", pa.array([0])), path)
-    with pytest.raises(DataError, match="was altered"):
+    with pytest.raises(DataError, match="was modified"):
         read_tasks(path)
 
 

@@ -158,7 +158,7 @@ def test_numbers_go_into_blocks_and_come_back() -> None:
     found = dequantised(Packed("Q8_0", quantised(value, "Q8_0")))
     assert np.abs(found - value).max() < np.abs(value).max() / 127
     assert not found[0, :32].any()
-    with pytest.raises(DataError, match="takes no new token"):
+    with pytest.raises(DataError, match="no token can be added to an embedding"):
         quantised(value, "Q4_1")
 
 

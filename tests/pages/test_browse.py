@@ -137,14 +137,14 @@ def test_the_command_writes_a_page_and_refuses_what_does_not_fit(tmp_path, capsy
     browse(tmp_path / "scores.csv", tmp_path / "pool.parquet", tmp_path / "page.html")
     assert "[3,0.5]" in (tmp_path / "page.html").read_text()
     write_turn_scores(tmp_path / "scores.turns.parquet", {pool[0].trajectory_id: [(3, 0.5), (5, 0.7)]})
-    with pytest.raises(DataError, match="these are turns of another scoring"):
+    with pytest.raises(DataError, match="these turns belong to another scoring"):
         browse(tmp_path / "scores.csv", tmp_path / "pool.parquet", tmp_path / "page.html")
-    with pytest.raises(UsageError, match=r"name a page to write with -o PAGE\.html, or ask for --serve"):
+    with pytest.raises(UsageError, match=r"name a page to write with -o PAGE\.html, or use --serve"):
         browse(tmp_path / "scores.csv", tmp_path / "pool.parquet")
-    with pytest.raises(UsageError, match="-o and --serve: choose one"):
+    with pytest.raises(UsageError, match="-o and --serve exclude each other: choose one"):
         browse(tmp_path / "scores.csv", tmp_path / "pool.parquet", tmp_path / "page.html", serve=True)
-    with pytest.raises(UsageError, match="--port belongs to --serve"):
+    with pytest.raises(UsageError, match="--port needs --serve"):
         browse(tmp_path / "scores.csv", tmp_path / "pool.parquet", tmp_path / "page.html", port=5)
     (tmp_path / "scores.turns.parquet").unlink()
-    with pytest.raises(UsageError, match="--port 70000: a port is a number"):
+    with pytest.raises(UsageError, match="--port 70000: must be a number"):
         browse(tmp_path / "scores.csv", tmp_path / "pool.parquet", serve=True, port=70000)

@@ -41,7 +41,7 @@ def tokens(found: Work) -> dict[str, int]:
 def test_the_preset_paper_is_planned_as_its_file_says(capsys: pytest.CaptureFixture[str]) -> None:
     """61 GB of weights, gradients and moments on each of 8 GPUs of 141 GB, 103 GB of an attempt in the machine's memory."""
     found = planned(capsys, "train", "preset=paper")
-    assert "no data.path: attempts of 25,000 tokens in the mean, the longest 262,143" in found["assumed"][0]
+    assert "no data.path: attempts of 25,000 tokens on average, the longest 262,143" in found["assumed"][0]
     assert (found["gpus"], found["fits"], found["fits_with"]) == (8, True, [])
     memory = found["memory"]
     assert memory["weights"] + memory["gradients"] + memory["moments"] == pytest.approx(61e9, rel=0.01)
@@ -54,7 +54,7 @@ def test_the_preset_paper_is_planned_as_its_file_says(capsys: pytest.CaptureFixt
 
 
 def test_the_preset_paper_trains_on_data_that_are_given() -> None:
-    with pytest.raises(UsageError, match=r"data.path has to be given: `rmlab import` reads"):
+    with pytest.raises(UsageError, match=r"data.path must be given: `rmlab import` imports"):
         load_program("train_verifier").main(["preset=paper"])
 
 
@@ -62,16 +62,15 @@ def test_the_preset_paper_trains_on_data_that_are_given() -> None:
 def test_shipped_attempts_are_not_taken_for_long_ones(preset: str) -> None:
     found, assumed = work("train_verifier", f"preset={preset}", *LONG)
     assert (
-        "attempts of the shipped set, which data.path names, are far shorter than prompt.max_tokens=32768"
-        in assumed.notes[0]
+        "the attempts of the shipped set in data.path are far shorter than prompt.max_tokens=32768" in assumed.notes[0]
     )
-    assert "attempts of 25,000 tokens in the mean, the longest 32,767" in assumed.notes[0]
+    assert "attempts of 25,000 tokens on average, the longest 32,767" in assumed.notes[0]
     assert tokens(found)["training"] > 500 * 20_000
 
 
 def test_lengths_of_a_file_are_said() -> None:
     _, assumed = work("train_verifier", "preset=smoke")
-    assert "trajectories.parquet: 377 tokens in the mean, the longest 894" in assumed.notes[0]
+    assert "trajectories.parquet: 377 tokens on average, the longest 894" in assumed.notes[0]
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_mean_tokens_win_over_a_file(pool: Path) -> None:
     assert tokens(work("train_verifier", file, *LONG)[0])["training"] == pytest.approx(1000 * 855, rel=0.01)
     found, assumed = work("train_verifier", file, *LONG, mean_tokens=5000)
     assert tokens(found)["training"] == pytest.approx(1000 * 5000, rel=0.05)
-    assert assumed.notes[0].startswith("--mean-tokens 5000: attempts of 5,000 tokens in the mean")
+    assert assumed.notes[0].startswith("--mean-tokens 5000: attempts of 5,000 tokens on average")
     shown = [f"demonstrations.paths=[{pool}]", "demonstrations.capacity=20000"]
     few, many = (tokens(work("train_policy", *shown, mean_tokens=mean)[0])["imitation"] for mean in (None, 10 * 855))
     assert 5 < many / few < 15
@@ -120,7 +119,7 @@ def test_the_example_of_the_help_names_no_shipped_data(capsys: pytest.CaptureFix
     assert words[:2] == ["plan", "train"]
     found = planned(capsys, "train", *words[2 : words.index("--card")])
     assert len(found["assumed"]) == 1
-    assert "no data.path: attempts of 25,000 tokens in the mean, the longest 32,767" in found["assumed"][0]
+    assert "no data.path: attempts of 25,000 tokens on average, the longest 32,767" in found["assumed"][0]
 
 
 def test_what_attempts_share_is_read_once() -> None:
@@ -171,4 +170,4 @@ def test_more_gpus_are_no_advice_where_one_is_used(capsys: pytest.CaptureFixture
     plan("rl", ["start=Qwen3-32B", "lora.rank=16", "rl.batch_tokens=2048"], card="l4")
     said = capsys.readouterr().out
     assert "32 GPUs" not in said
-    assert "take a smaller model" in said
+    assert "use a smaller model" in said

@@ -95,7 +95,7 @@ def test_tokens_are_those_of_the_file(pool: Path, capsys: pytest.CaptureFixture[
 def test_without_data_the_assumption_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["data=real", "model=hf", "model.pretrained=Qwen3-0.6B", "data.scale=1000", "prompt.max_tokens=32768"]
     found = planned(capsys, "train", *asked)
-    assert "no data.path: attempts of 25,000 tokens in the mean" in found["assumed"][0]
+    assert "no data.path: attempts of 25,000 tokens on average" in found["assumed"][0]
     shorter = planned(capsys, "train", *asked, mean_tokens=5000)
     assert shorter["phases"][0]["tokens"] == pytest.approx(2 * 1000 * 5000, rel=0.05)
 
@@ -142,9 +142,9 @@ def test_a_sweep_is_the_sum_of_its_cells(capsys: pytest.CaptureFixture[str]) -> 
     ("program", "overrides", "words"),
     [
         ("trian", [], r"there is no program 'trian' .did you mean train"),
-        (None, [], "name what is planned"),
+        (None, [], "name what to plan"),
         ("sweep", ["preset=smoke"], "name the sweep"),
-        ("rl", [], "start has to be given: start=FOLDER"),
+        ("rl", [], "start must be given: start=FOLDER"),
         ("train", ["data.scal=3"], "did you mean data.scale"),
     ],
 )
@@ -158,7 +158,7 @@ def test_names_of_open_models() -> None:
         assert known_shape(name) == (KNOWN["Qwen3-0.6B"], "Qwen3-0.6B")
     assert known_shape("nothing") is None
     assert named_shape(str(STARTER / "base"))[0].layers == 4
-    with pytest.raises(DataError, match="nothing: there is no such folder, and no open model"):
+    with pytest.raises(DataError, match="nothing: there is no such folder, and the shape of no open model"):
         named_shape("nothing")
     with pytest.raises(UsageError, match=r"no such card .did you mean h100"):
         find_card("h10")
@@ -168,8 +168,8 @@ def test_a_model_that_is_not_there_has_the_shape_that_its_configuration_states(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = planned(capsys, "train", "model=smollm2_135m", "data=real", "model.pretrained=nowhere/x")
-    assert "nowhere/x is not there: the shape that model=smollm2_135m states" in found["assumed"]
-    assert "attempts of 300 tokens in the mean" in found["assumed"][1]
+    assert "nowhere/x does not exist: the shape stated by model=smollm2_135m is used" in found["assumed"]
+    assert "attempts of 300 tokens on average" in found["assumed"][1]
     for model in ("hf", "path"):
         with pytest.raises(DataError, match="nowhere/x: there is no such folder"):
             planned(capsys, "train", f"model={model}", "data=real", "model.pretrained=nowhere/x")

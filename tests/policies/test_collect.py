@@ -112,7 +112,7 @@ def test_a_set_whose_run_did_not_end_is_not_finished(collect, once, capsys, monk
             collect.main(tracked)
     capsys.readouterr()
     collect.main(tracked)
-    assert "goes on: 2 of 2 attempts were finished before" in capsys.readouterr().err
+    assert "continuing: 2 of 2 attempts were finished before" in capsys.readouterr().err
     assert {run.status for run in runs(Store.open(), ["collections"])} == {"failed", "finished"}
     collect.main(tracked)
     assert "finished already" in capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_p
         with pytest.raises(KeyboardInterrupt):
             collect.main(arguments)
     said = capsys.readouterr().err
-    assert "Stopped; 5 of 12 attempts are finished and kept. Go on with: rmlab collect" in said
+    assert "Stopped; 5 of 12 attempts are finished and kept. Continue with: rmlab collect" in said
     assert not path.exists()
     [run] = runs(Store.open())
     assert (run.status, run.end_time is None) == ("stopped", False)
@@ -168,7 +168,7 @@ def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_p
     played.clear()
     monkeypatch.setattr(rollout_processes, "TrajectoryParts", Counts)
     pool = collect.main(arguments)
-    assert "goes on: 5 of 12 attempts were finished before" in capsys.readouterr().err
+    assert "continuing: 5 of 12 attempts were finished before" in capsys.readouterr().err
     assert len(played) == 7, "none is played again"
     assert pool.fingerprint == read_trajectories(whole).fingerprint
     assert [t.extra for t in read_trajectories(path).trajectories] == [
@@ -206,7 +206,7 @@ def test_a_killed_collection_goes_on_and_its_run_is_closed(collect, tmp_path, sm
     kept = sum(len(read_trajectories(file)) for file in cells.glob("*/[!.]*.parquet"))
     assert kept
     pool = collect.main(arguments)
-    assert f"goes on: {kept:,} of" in capsys.readouterr().err
+    assert f"continuing: {kept:,} of" in capsys.readouterr().err
     assert sorted(run.status for run in runs(Store.open())) == ["finished", "killed"]
     assert pool.fingerprint == collect.main([*arguments, "tracked=false"], force=True).fingerprint
 
@@ -216,7 +216,7 @@ def test_a_killed_collection_goes_on_and_its_run_is_closed(collect, tmp_path, sm
     [
         ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: that part has \d+ tasks"),
         ("policy=[hasty]", "parts.validation.policies names careful, .* set parts.validation.policies=.. for all"),
-        ("parts.validation.attempts=0", "nothing is to be collected"),
+        ("parts.validation.attempts=0", "there is nothing to collect"),
         ("parts.training.tasks=1", "training"),
         ("parts.validation.policies=[nobody]", "names nobody, which is not configured .there are careful, hasty"),
         ("policy.hasty.speed=3", "speed"),

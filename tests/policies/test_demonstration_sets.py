@@ -61,16 +61,16 @@ def test_the_last_turn_is_that_of_the_environment_that_was_played() -> None:
     given_up = attempt(0, ("run", "run", "submit"), resolved=False)
     assert len(learn([attempt(1), given_up], EnvironmentConfig(max_turns=3), finished=True, max_turns="3")[0]) == 2
     assert len(learn([attempt(1), given_up], EnvironmentConfig(max_turns=6), finished=True, max_turns="6")[0]) == 1
-    with pytest.raises(UsageError, match=r"was played with environment\.max_turns=14"):
+    with pytest.raises(UsageError, match=r"was collected with environment\.max_turns=14"):
         learn([attempt(1)], EnvironmentConfig(max_turns=3), max_turns="14")
 
 
 def test_other_rules_of_edits_are_refused_and_a_set_that_does_not_say_was_played_by_the_old_ones() -> None:
     over = EnvironmentConfig(edits=Edits.start_over)
     assert learn([attempt(0)], over, edits="start_over")[0]
-    with pytest.raises(UsageError, match="edits=build_up, and"):
+    with pytest.raises(UsageError, match="edits=build_up, but"):
         learn([attempt(0)], over)
-    with pytest.raises(UsageError, match="edits=start_over, and"):
+    with pytest.raises(UsageError, match="edits=start_over, but"):
         learn([attempt(0)], edits="start_over")
 
 

@@ -21,7 +21,7 @@ def attempt(*turns: str, resolved: bool | None, exit_status: ExitStatus = "submi
 
 def test_the_program_is_the_numbered_tail_whatever_the_values_look_like() -> None:
     assert program(attempt("submit", resolved=False)) == "def f(x):\n    y = x + 2\n    return y"
-    with pytest.raises(DataError, match="no micro-SWE episode"):
+    with pytest.raises(DataError, match="not a micro-SWE episode"):
         program(Trajectory("t", "c", "s", "p", 0, (Message("user", "fix it"),), None, "submitted", None))
 
 
@@ -158,7 +158,7 @@ def test_repairs_teach_the_edit(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(lesson.ids_T) == text.rstrip("\n")
     assert tokenizer.decode(lesson.ids_T[lesson.loss_mask_T]) == "edit 2: return 2<|im_end|>"
     assert repair_lessons([text], PolicyPrompt(tokenizer), 10) == []
-    with pytest.raises(DataError, match="no repair"):
+    with pytest.raises(DataError, match="is not a repair"):
         repair_lessons(["def f(): pass"], PolicyPrompt(tokenizer), 640)
 
 

@@ -161,7 +161,7 @@ def test_a_process_that_is_killed_is_missed(sandbox, tasks, tmp_path, monkeypatc
     monkeypatch.setattr(rollout_processes, "WORKERS", 1)
     with RolloutProcesses(collection(tasks, tmp_path), sandbox) as processes:
         processes._processes[0].kill()
-        with pytest.raises(RmlabError, match=r"has died\. What is finished is kept"):
+        with pytest.raises(RmlabError, match=r"has died\. Finished attempts are kept"):
             list(processes.play())
 
 

@@ -49,7 +49,7 @@ def assert_found_again(arguments: list[str], folder: Path, capsys: pytest.Captur
     assert (folder / "model.safetensors").is_file(), "a record without weights is no policy"
     capsys.readouterr()
     load_program("train_policy").main([*arguments, "seed=1"])
-    assert capsys.readouterr().out.startswith(f"{folder} holds a policy already: this one takes its place")
+    assert capsys.readouterr().out.startswith(f"{folder} already holds a policy, which this one will replace")
     assert json.loads((folder / "policy.json").read_text())["seed"] == 1
 
 
@@ -57,7 +57,7 @@ def test_played_under_another_rule_of_edits(base_folder: Path, few_attempts: Tra
     demonstrations = tmp_path / "demonstrations.parquet"
     write_trajectories(demonstrations, few_attempts.trajectories)
     with pytest.raises(
-        UsageError, match=r"played with environment\.edits=build_up, and environment\.edits=start_over is"
+        UsageError, match=r"collected with environment\.edits=build_up, but environment\.edits=start_over is"
     ):
         load_program("train_policy").main(
             [
@@ -267,7 +267,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     with pytest.raises(KeyboardInterrupt):
         program.main(["seed=1"], force=True)
     said = capsys.readouterr().err
-    assert said == "\nStopped. Go on from the last checkpoint with: rmlab warm-start seed=1 --force\n"
+    assert said == "\nStopped. Continue from the last checkpoint with: rmlab warm-start seed=1 --force\n"
 
 
 def test_shipped_configurations_compose() -> None:

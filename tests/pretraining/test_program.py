@@ -116,7 +116,7 @@ def test_keys_of_before_name_those_of_now():
         ("rl", "rl.checkpoint_seconds", "runtime.checkpoint_seconds"),
         ("rl", "runtime.micro_batch_tokens", "rl.batch_tokens"),
     ):
-        with pytest.raises(UsageError, match=rf"^{program} has no key '{key}' any more: give {now} in its place\.$"):
+        with pytest.raises(UsageError, match=rf"^{program} no longer has a key '{key}': use {now} instead\.$"):
             compose(program, [f"{key}=1"])
 
 
@@ -131,7 +131,7 @@ def test_keys_of_before_name_those_of_now():
 def test_a_key_that_no_other_replaces_names_the_one_that_is_nearest(program, key, now):
     with pytest.raises(UsageError) as error:
         compose(program, [f"{key}=1"])
-    assert str(error.value).startswith(f"{program} has no key {key!r} any more: ")
+    assert str(error.value).startswith(f"{program} no longer has a key {key!r}: ")
     assert now in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -147,9 +147,9 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_ends_with_the_same_base(c
         pressed.setattr("rmlab.training.loop.stop_asked", lambda: KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
             program.main(again)
-    assert "Stopped. Go on from the last checkpoint with: rmlab pretrain model=tiny" in capsys.readouterr().err
+    assert "Stopped. Continue from the last checkpoint with: rmlab pretrain model=tiny" in capsys.readouterr().err
     resumed = load_file_of(program.main(again))
-    assert "went on from step 1 of " in capsys.readouterr().out
+    assert "resumed at step 1 of " in capsys.readouterr().out
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     assert not list((tmp_path / "cells").iterdir())
     runs = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])

@@ -49,7 +49,7 @@ def test_equal_rewards_that_do_not_add_up_exactly_have_no_signal() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(DataError, match="attempt 2 of 2 has the reward nan"):
         advantages(np.array([1.0, np.nan]), np.array([0, 0]), NONE)
-    with pytest.raises(UsageError, match=r"std_floor=0\.0: it must be above 0"):
+    with pytest.raises(UsageError, match=r"std_floor=0\.0: must be above 0"):
         advantages(np.array([1.0]), np.array([0]), AlgorithmConfig(std_floor=0.0))
 
 

@@ -32,7 +32,7 @@ def test_a_draw_over_the_end_of_an_epoch_holds_no_task_twice() -> None:
     for _ in range(9):
         drawn = sampler.draw(7)
         assert len({t.task_id for t in drawn}) == 7
-    with pytest.raises(UsageError, match="13 different tasks are asked for and 12 are there: lower rl"):
+    with pytest.raises(UsageError, match="13 different tasks are needed, but only 12 exist: lower rl"):
         sampler.draw(13)
 
 

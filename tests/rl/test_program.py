@@ -38,12 +38,12 @@ def test_every_preset_composes_over_the_defaults(preset: str, steps: int, dtype:
 
 def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for more, error, words in (
-        (["reward=hybrid"], UsageError, "reward=hybrid is paid by a verifier: name one with verifier=RUN"),
+        (["reward=hybrid"], UsageError, "reward=hybrid needs a verifier: name one with verifier=RUN"),
         (["rl.attempts=1"], UsageError, r"rl\.attempts=1.*at least 2 attempts"),
         (["reward.ensemble=[x]"], UsageError, "`verifier`, which is empty"),
         (["verifier=/nowhere"], DataError, "/nowhere: there is no such file or folder"),
-        (["verifier=nowhere"], DataError, "no run either"),
-        ([f"verifier={easy / 'policy'}"], DataError, "holds no verifier.json"),
+        (["verifier=nowhere"], DataError, "no run has been tracked yet"),
+        ([f"verifier={easy / 'policy'}"], DataError, "has no verifier.json"),
         (["rl.temperature=0"], UsageError, "temperature=0"),
         (["algorithm.name=gpo"], UsageError, "algorithm.name=gpo"),
     ):
@@ -54,7 +54,7 @@ def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_policy_to_start_from_has_to_be_named() -> None:
-    with pytest.raises(UsageError, match="start has no value: name one"):
+    with pytest.raises(UsageError, match="start has no value: give one"):
         load_program("rl").main([])
 
 

@@ -75,7 +75,7 @@ def test_a_judge_scores_all_or_fails_and_calibrates_by_validation(easy: Path, tm
     assert (cut.score(attempts).score_N == plain).all()
     assert cut.score(attempts).cut_share == 0
     with pytest.raises(
-        DataError, match=r"calibration=isotonic is fitted on validation scores and neither .* nor .* is there"
+        DataError, match=r"calibration=isotonic is fitted on validation scores, but neither .* nor .* exists"
     ):
         calibrator(Reference(tmp_path / "model"), Calibration.isotonic)
 

@@ -86,7 +86,7 @@ def test_a_new_reward_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
     config = compose("rl", ["start=somewhere", "reward=half"])
     assert (config.reward.mode, config.reward.unfinished) == ("half", -0.5)
     assert rewards(FOUR, RewardConfig("half"), {"t": TASK}, SCORES).total_N.tolist() == (SCORES / 2).tolist()
-    with pytest.raises(UsageError, match="reward=half is paid by a verifier"):
+    with pytest.raises(UsageError, match="reward=half needs a verifier"):
         check_reward(RewardConfig("half"), "")
 
 
@@ -125,7 +125,7 @@ def test_similarity_to_the_reference_patch() -> None:
 def test_what_has_no_label_or_score_is_an_error() -> None:
     with pytest.raises(DataError, match="environment failure is never rewarded"):
         rewards([attempt(None, "error")], RewardConfig(), {"t": TASK})
-    with pytest.raises(DataError, match="4 attempts and 0 scores"):
+    with pytest.raises(DataError, match="4 attempts, but 0 scores"):
         rewards(FOUR, RewardConfig("hybrid"), {"t": TASK})
     with pytest.raises(
         DataError, match="1 of 4 attempts have no score, the first at t: a missing score is not a reward"
@@ -178,7 +178,7 @@ def test_transforms_keep_the_order_within_groups_and_difficulty_raises_the_poole
         assert aucs(bent)[0] == pytest.approx(within)
     assert aucs(transform(score, group, TransformConfig(difficulty=2.0), difficulty))[1] > pooled + 0.15
     assert aucs(transform(score, group, TransformConfig(slope=3, shift=-1)))[1] == pytest.approx(pooled)
-    with pytest.raises(DataError, match="difficulty is not known"):
+    with pytest.raises(DataError, match="difficulty of the tasks is unknown"):
         transform(score, group, TransformConfig(difficulty=2.0))
 
 
@@ -233,7 +233,7 @@ def test_another_zero_and_multiple_of_a_reward() -> None:
     assert found.plain_N.tolist() == rewards(FOUR, RewardConfig("execution_free"), {"t": TASK}, SCORES).total_N.tolist()
     np.testing.assert_allclose(found.total_N, [2.6, 0.6, -1.8, 0.2], atol=1e-12)
     np.testing.assert_allclose(sum(found.parts.values()), found.total_N)
-    with pytest.raises(UsageError, match=r"reward\.factor=0\.0: it must be above 0"):
+    with pytest.raises(UsageError, match=r"reward\.factor=0\.0: must be above 0"):
         check_reward(RewardConfig("execution_free", factor=0.0), "v")
 
 

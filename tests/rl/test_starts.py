@@ -49,6 +49,6 @@ def test_rules_that_the_start_was_not_taught_are_said() -> None:
     assert other_rules({}, OVER) == []
     assert other_rules({"environment": {"edits": "start_over", "max_turns": 14}}, OVER) == []
     assert other_rules({"environment": {"max_turns": 6}}, OVER) == [
-        "environment.edits=start_over, and the start was taught under build_up",
-        "environment.max_turns=14, and the start was taught under 6",
+        "environment.edits=start_over, but the start was trained with build_up",
+        "environment.max_turns=14, but the start was trained with 6",
     ]

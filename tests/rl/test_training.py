@@ -71,7 +71,7 @@ def test_the_reward_rises_by_more_than_noise_over_three_seeds(
         assert row["low"] <= row["difference"] <= row["high"]
     fewer = trained(easy, tmp_path, monkeypatch, "rl.steps=0", "watch.every=0", "watch.held_out_tasks=4")
     assert compare(runs[0].run_id, fewer.run_id)["unpaired"] == 18 - 2 * 4
-    with pytest.raises(UsageError, match="is a run of RL and the other is not"):
+    with pytest.raises(UsageError, match="is an RL run and the other is not"):
         compare(runs[0].run_id, str(easy / "tasks.parquet"))
 
 

@@ -15,8 +15,8 @@ BAD_COLUMNS = {
     "score": "'score': write ROLE=COLUMN",
     "shcore=x": "'shcore=x': write ROLE=COLUMN with one of task_id",
     "score=a,score=b": "names score twice: a and b",
-    "yes_logprob=a": "yes_logprob and no_logprob make a score together",
-    "score=a,logprobs=b": "the score comes from score and from logprobs; name one",
+    "yes_logprob=a": "a score needs both yes_logprob and no_logprob",
+    "score=a,logprobs=b": "the score is defined by score and by logprobs; name only one",
     "": "write ROLE=COLUMN",
     "score=": "write ROLE=COLUMN",
 }
@@ -32,7 +32,7 @@ def test_bad_columns_are_one_line(text):
 BAD_TABLES = {
     "another column": (
         '[{"iid": "a", "prob": 0.5, "label": 1}]',
-        "record 1: there is no 'final_probe' .there are: iid, prob, label.. --columns names it: mend",
+        "record 1: there is no 'final_probe' .there are: iid, prob, label.. --columns names it: correct",
     ),
     "lists of other things": ('{"auroc": [0.5], "n": 3}', "has no lists of records .it has: auroc, n."),
     "two lists": (json.dumps({"a": RECORDS, "b": RECORDS}), "has 2 lists of records"),
@@ -40,7 +40,7 @@ BAD_TABLES = {
     "a list of numbers": ("[1, 2]", "record 1: int instead of an object"),
     "columns of two lengths": (
         '{"iid": ["a"], "final_probe": [0.5, 0.5], "label": [1]}',
-        "its columns differ in length or kind",
+        "its columns differ in length or type",
     ),
     "unequal lists": (
         '[{"iid": "a", "final_probe": [0, 0], "label": [1]}]',
@@ -77,7 +77,7 @@ def test_bad_tables_are_one_line(tmp_path, case):
 def test_a_value_that_never_occurs_is_named(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text("task_id,score,outcome\nt,0.5,good\n")
-    with pytest.raises(UsageError, match=r"outcome is never 'success' .it is: 'good'"):
+    with pytest.raises(UsageError, match=r"outcome is never 'success' .its values: 'good'"):
         read(path, "resolved=outcome==success")
 
 
@@ -149,5 +149,5 @@ def test_a_byte_that_is_no_utf8_is_counted_from_the_start_of_the_file(tmp_path, 
     place = data.index(b"t1999") + 1
     data[place] = 0xFF
     (tmp_path / f"scores.{suffix}").write_bytes(data)
-    with pytest.raises(DataError, match=rf" is not text in UTF-8 \(byte {place}\): is it another format"):
+    with pytest.raises(DataError, match=rf" is not UTF-8 text \(byte {place}\): does its suffix name the right format"):
         read(tmp_path / f"scores.{suffix}")

@@ -101,7 +101,7 @@ def test_lists_in_cells_are_attempts(tmp_path, suffix):
     assert table.scores.resolved.tolist() == [1, 0, 0]
     assert table.regression_N.tolist() == [1.0, 0.5, 0.5]
     assert table.reproduction_N.tolist() == [0.0, 1.0, 0.5]
-    assert table.notes == ("3 rows hold lists: one attempt an item; 1 of them is empty",)
+    assert table.notes == ("3 rows hold lists, with one attempt per item; 1 of them is empty",)
     unnamed = read(path, "task_id=docker,score=avg_yes_prob,resolved=gt_rewards")  # the published names are known
     assert unnamed.regression_N.tolist() == table.regression_N.tolist()
     assert unnamed.reproduction_N.tolist() == table.reproduction_N.tolist()
@@ -159,7 +159,7 @@ def test_log_probabilities_make_a_score(tmp_path):
     assert table.scores.score == pytest.approx([wanted] * 4 + [np.nan, wanted], nan_ok=True)
     notes = "\n".join(table.notes)
     assert "two-way softmax of 'YES' and 'NO' in 5 attempts" in notes
-    assert "other spellings are listed and left out: ' NO', 'Yes' (2 in all" in notes
+    assert "other spellings were ignored: ' NO', 'Yes' (2 in all" in notes
     assert "in 1 attempt the answer is not the first token" in notes
 
 
@@ -171,7 +171,7 @@ def test_pairs_of_log_probabilities_or_logits_make_a_score(tmp_path):
     )
     path.write_text("task_id,a,b,resolved\nt,3,1,1\n")
     assert read(path, "yes_logit=a,no_logit=b").scores.score == pytest.approx([1 / (1 + math.exp(-2))])
-    with pytest.raises(DataError, match=r"line 2: 3\.0 is no log-probability .*name logits as yes_logit"):
+    with pytest.raises(DataError, match=r"line 2: 3\.0 is not a log-probability .*name logits as yes_logit"):
         read(path, "yes_logprob=a,no_logprob=b")
 
 
@@ -187,9 +187,9 @@ def test_other_spellings_stand_for_the_word_only_where_it_is_not_listed():
     assert "scores off by at most 0.00012" in "\n".join(tokens.notes())
     with pytest.raises(NoAnswer, match=r"only 'YES' is listed among 2 tokens: the score may be off by 0\.3"):
         score_of_logprobs({"YES": -0.5, "the": -1.0}, tokens)
-    with pytest.raises(NoAnswer, match="no position has YES or NO"):
+    with pytest.raises(NoAnswer, match="YES or NO is not the likeliest token at any position"):
         score_of_logprobs([{"the": -0.1, "YES": -3.0}], tokens)
-    with pytest.raises(NoAnswer, match=r"0\.9 is no log-probability"):
+    with pytest.raises(NoAnswer, match=r"0\.9 is not a log-probability"):
         score_of_logprobs({"YES": 0.9, "NO": 0.1}, tokens)
 
 

@@ -95,11 +95,11 @@ def test_what_is_no_report_or_contradicts_itself(tmp_path):
     ):
         assert harness_reports(report_file(tmp_path, value)) == []
     assert harness_reports(tmp_path / "absent.json") == []
-    with pytest.raises(DataError, match="it calls task a resolved and unresolved"):
+    with pytest.raises(DataError, match="lists task a as both resolved and unresolved"):
         harness_reports(report_file(tmp_path, {"resolved_ids": ["a"], "unresolved_ids": ["a"]}))
-    with pytest.raises(DataError, match="lists 1 resolved_ids and states resolved_instances = 2"):
+    with pytest.raises(DataError, match="lists 1 resolved_ids but states resolved_instances = 2"):
         harness_reports(report_file(tmp_path, {"resolved_ids": ["a"], "resolved_instances": 2}))
-    with pytest.raises(DataError, match=r"is no report of a test harness .*only if all are reports"):
+    with pytest.raises(DataError, match=r"is not a report of a test harness .*only if all are reports"):
         read_reports([report_file(tmp_path, {"resolved_ids": ["a"]}), report_file(tmp_path, [], "other.json")])
 
 
@@ -118,11 +118,11 @@ def test_published_pass_at_k_comes_out_of_the_command(real, capsys):
     )
     evaluate(runs, False, incomplete="unlabelled")
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("15 unlabelled left out", "tasks with k attempts", "No attempt is scored"):
+    for words in ("15 unlabelled left out", "tasks with k attempts", "No attempt has a score"):
         assert words in shown
-    with pytest.raises(UsageError, match="--columns names columns of a score table"):
+    with pytest.raises(UsageError, match="--columns names the columns of a score table"):
         evaluate(runs, True, columns=["score=x"])
-    with pytest.raises(UsageError, match="--incomplete maybe: it is one of unresolved, unlabelled"):
+    with pytest.raises(UsageError, match="--incomplete maybe: must be one of unresolved, unlabelled"):
         evaluate(runs, True, incomplete="maybe")
 
 
@@ -145,7 +145,7 @@ def test_counts_of_real_reports(real):
         [real / "stub_trajs_polydev" / "claude-haiku-4-5-20251001.validation-baseline-eval.json"]
     ).notes[0]
     assert (
-        "500 tasks, 25 resolved, 460 without an outcome (incomplete_ids 460), counted as unresolved; if only a part"
+        "500 tasks, 25 resolved, 460 without an outcome (incomplete_ids 460), counted as unresolved; if only part"
         in note
     )
     matrix = read_reports([real / "leaderboard_matrix" / "leaderboards_20251210.json"])
@@ -158,7 +158,7 @@ def test_near_json_is_read_and_said(tmp_path):
     path.write_text('{"resolved": ["o__a-1",], "no_generation": ["o__b-1"], "generated": ["o__a-1"],}')
     table = read_reports([path])
     assert table.scores.resolved.tolist() == [1, 0]
-    assert table.notes[1] == "results.json is no strict JSON: a comma before a closing bracket was passed over"
+    assert table.notes[1] == "results.json is not strict JSON: a comma before a closing bracket was ignored"
 
 
 def test_altered_bytes_are_a_report_or_one_line(real, tmp_path):

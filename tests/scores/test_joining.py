@@ -80,7 +80,7 @@ def test_the_same_attempts_have_the_same_numbers_whichever_way_they_come_in(caps
         evaluated(capsys, write_csv(tmp_path / "by_id.csv", by_id), **with_set),
         evaluated(capsys, write_csv(tmp_path / "by_task.csv", by_task), columns=["policy=agent,score=p"], **with_set),
     ]
-    assert "cluster: the repositories that ids of tasks name (3 repositories, 15 tasks)" in ways[0]["notes"]
+    assert "cluster: the repositories named in the task ids (3 repositories, 15 tasks)" in ways[0]["notes"]
     for way in ways:
         assert (way["clusters"], way["policies"], way["trajectories"], way["patches"]) == (3, 2, 30, 30)
         for said in ("notes", "joined", "baselines"):
@@ -104,7 +104,7 @@ def test_what_does_not_match_is_counted(capsys, tmp_path, pool):
     assert found["notes"] == [
         f"joined with {tmp_path / 'set.parquet'}: 10 rows by trajectory_id; 1 row of the table left out, not in the set (first: 0000); "
         "20 trajectories of the set without a row in the table",
-        "1 row states another label than the set, whose labels count",
+        "1 row states a different label from the set, whose labels are used",
     ]
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_joined_is_one_line(tmp_path, pool):
     refused([row], r"row 1: .*two.parquet has 2 attempts at task a__x-1 of policy p, .*Add a column trajectory_id")
     refused([row | {"policy": "other"}], r"none of the 1 row .*policy other; the set has task a__x-1, policy p")
     twice = {"trajectory_id": made.trajectories[0].trajectory_id, "score": 0.5}
-    refused([twice, twice], "stands on line 2 already")
+    refused([twice, twice], "already occurs on line 2")
     refused(
         [{"trajectory_id": "x", "score": 0.5}], r"trajectory_id x; the set has .*rows are matched by task and policy"
     )
@@ -142,7 +142,7 @@ def test_what_cannot_be_joined_is_one_line(tmp_path, pool):
     )
     refused([row | {"score": 1.5}], r"score 1.5 is outside")
     (tmp_path / "run.json").write_text(json.dumps({"resolved_ids": TASKS[:4], "unresolved_ids": []}))
-    with pytest.raises(UsageError, match="--trajectories goes with one score table"):
+    with pytest.raises(UsageError, match="--trajectories needs a score table"):
         evaluate([tmp_path / "run.json"], True, trajectories=tmp_path / "two.parquet")
 
 

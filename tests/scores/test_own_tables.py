@@ -84,8 +84,8 @@ def test_no_cell_of_an_own_table_is_looked_at_by_itself(tmp_path: Path, monkeypa
     ("changed", "words"),
     [
         ({"task_id": ["t", None, "u"]}, "row 2: task_id is empty"),
-        ({"task_id": ["t", "t\0", "u"]}, "row 2: task_id 't\\\\x00' holds characters that are no text"),
-        ({"trajectory_id": ["a", "b", "a"]}, "row 3: trajectory_id a stands on row 1 already"),
+        ({"task_id": ["t", "t\0", "u"]}, "row 2: task_id 't\\\\x00' contains characters that are not text"),
+        ({"trajectory_id": ["a", "b", "a"]}, "row 3: trajectory_id a already occurs on row 1"),
         ({"cluster": ["c", "d", "u"]}, "row 2: task t lies in cluster d, but in cluster c on row 1"),
         ({"score": [0.25, float("nan"), 1.0]}, "row 2: score is nan"),
         ({"score": [0.25, None, 1.5]}, "row 3: score 1.5 is outside"),

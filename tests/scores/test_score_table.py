@@ -116,11 +116,11 @@ BAD_CSV = {
     "label": (HEAD + "t,a,0.5,maybe\n", "line 2: resolved 'maybe' must be true, false"),
     "label two": (HEAD + "t,a,0.5,2\n", "line 2: resolved '2' must be"),
     "no task": (HEAD + ",a,0.5,1\n", "line 2: task_id is empty"),
-    "duplicate": (HEAD + "t,a,0.5,1\nt,b,0.5,1\nu,a,0.5,1\n", "line 4: trajectory_id a stands on line 2 already"),
+    "duplicate": (HEAD + "t,a,0.5,1\nt,b,0.5,1\nu,a,0.5,1\n", "line 4: trajectory_id a already occurs on line 2"),
     "short row": (HEAD + "t,a,0.5\n", "line 2: 3 cells under 4 column names"),
     "two columns of a name": ("task_id,score,score,resolved\nt,0.5,0.5,1\n", "2 columns 'score'"),
     "open quote": (HEAD + 't,"a,0.5,1\n', "not readable as CSV"),
-    "binary": (b"\x89PNG\r\n\x1a\n\x00\x00\xff\xfe", "not text in UTF-8"),
+    "binary": (b"\x89PNG\r\n\x1a\n\x00\x00\xff\xfe", "not UTF-8 text"),
     "binary that is text": (b"\x00\x01\x02\x03", "no column 'task_id' .it has: nothing readable"),
     "tokens": ("task_id,score,resolved,n_tokens\nt,0.5,1,-3\n", "line 2: n_tokens -3 is not a number of tokens"),
     "two clusters": (
@@ -150,7 +150,7 @@ BAD_JSONL = {
     "Infinity": ('{"task_id": "t", "score": Infinity, "resolved": 1}', "line 1: score is inf"),
     "huge": ('{"task_id": "t", "score": 1' + "0" * 400 + ', "resolved": 1}', "line 1: score '1000"),
     "list as task": ('{"task_id": ["t"], "score": 0.5, "resolved": 1}', "line 1: task_id .* is not text"),
-    "half a character": ('{"task_id": "\\ud800", "score": 0.5, "resolved": 1}', "line 1: task_id .* no text"),
+    "half a character": ('{"task_id": "\\ud800", "score": 0.5, "resolved": 1}', "line 1: task_id .* not text"),
     "deep": ("[" * 100_000, "line 1"),
 }
 

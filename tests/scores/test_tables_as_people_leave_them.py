@@ -128,7 +128,7 @@ def test_a_column_of_parquet_whose_own_name_has_a_dot(tmp_path: Path) -> None:
     columns = {"task_id": list("abb"), "verifier.p": [0.25, None, 0.5], "resolved": [True, False, None]}
     pq.write_table(pa.table(columns), path)
     assert is_the_table(path, "score=verifier.p") == ()
-    with pytest.raises(DataError, match=r"has no column 'verifier.q' .*--columns names it: mend the name there"):
+    with pytest.raises(DataError, match=r"has no column 'verifier.q' .*--columns names it: correct the name there"):
         read_table(path, column_names(["score=verifier.q"]))
 
 
@@ -195,12 +195,14 @@ def test_named_columns_make_a_table_of_records_by_instance(tmp_path: Path, capsy
 def test_a_report_that_is_given_twice_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_text(json.dumps({"resolved_ids": ["o__n-1"], "unresolved_ids": ["o__n-2"]}))
-    with pytest.raises(UsageError, match=r"a.json is named twice: it would count as two attempts a task. Name it once"):
+    with pytest.raises(
+        UsageError, match=r"a.json is named twice: it would count as two attempts at each task. Name it once"
+    ):
         evaluated(capsys, tmp_path / "a.json", tmp_path / "b.json", tmp_path / "x" / ".." / "a.json")
     notes = read_reports([tmp_path / "a.json", tmp_path / "b.json"]).notes
     assert notes == (
         "a.json: 2 tasks, 1 resolved",
-        f"{tmp_path / 'b.json'} and {tmp_path / 'a.json'} are the same, byte for byte: if they are one run, name it once",
+        f"{tmp_path / 'b.json'} and {tmp_path / 'a.json'} are identical: if they are one run, name it only once",
         "b.json: 2 tasks, 1 resolved",
     )
 
@@ -226,5 +228,5 @@ def test_ids_of_two_reports_are_one_task_across_case_and_images(tmp_path: Path) 
         path.write_text(json.dumps(document))
     assert read_reports(paths).scores.task_id.tolist() == ["AcMe__Tool-1", "AcMe__Tool-1", "acme__tool-2"]
     paths[0].write_text(json.dumps({"resolved_ids": ["AcMe__Tool-1"], "unresolved_ids": ["acme__tool-1"]}))
-    with pytest.raises(DataError, match="it calls task acme__tool-1 resolved and unresolved"):
+    with pytest.raises(DataError, match="lists task acme__tool-1 as both resolved and unresolved"):
         read_reports(paths)

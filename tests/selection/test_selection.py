@@ -142,7 +142,7 @@ def test_the_words_when_a_ratio_cannot_be_filled():
     with pytest.raises(DataError) as caught:
         select(pool, DataConfig(path="", scale=4000, label_ratio="2:1"), 0)
     assert str(caught.value) == (
-        "data.scale=4000 cannot be filled: 3,120 resolved and 911 unresolved trajectories are there, "
+        "data.scale=4000 cannot be filled: 3,120 resolved and 911 unresolved trajectories are available, "
         "a 2:1 ratio allows 2,733. Lower data.scale or change data.label_ratio."
     )
 
@@ -152,7 +152,7 @@ def test_the_words_when_a_policy_is_short():
     with pytest.raises(DataError) as caught:
         select(pool, DataConfig(path="", scale=400, policies={"careful": 1, "hasty": 1}), 0)
     assert str(caught.value) == (
-        "data.scale=400 cannot be filled: 30 resolved trajectories of policy hasty are there, the weights careful:1 hasty:1 "
+        "data.scale=400 cannot be filled: 30 resolved trajectories of policy hasty are available, the weights careful:1 hasty:1 "
         "at a 1:1 ratio allow 120 in all. Lower data.scale or change data.policies."
     )
 
@@ -169,7 +169,7 @@ def test_of_held_out_policies_nothing_is_taken_and_how_much_is_left_out_is_count
             {},
             r"data\.held_out_policies names 'lots', which the pool does not have; it has careful, hasty, lost",
         ),
-        (["lost"], {"lost": 1.0}, r"data\.policies names 'lost', which data\.held_out_policies leaves out"),
+        (["lost"], {"lost": 1.0}, r"data\.policies names 'lost', which data\.held_out_policies excludes"),
     ]:
         config = DataConfig(path="", scale=2, held_out_policies=held, policies=policies)
         with pytest.raises(UsageError, match=words):
@@ -184,8 +184,8 @@ def test_of_held_out_policies_nothing_is_taken_and_how_much_is_left_out_is_count
         ({"label_ratio": "2"}, "resolved:unresolved"),
         ({"label_ratio": "1:0"}, "resolved:unresolved"),
         ({"policies": {"nobody": 1.0}}, "names 'nobody', which the pool does not have; it has careful"),
-        ({"sources": {"toolz": -1.0}}, "weights are at least 0"),
-        ({"scale": 0}, "at least 1 example"),
+        ({"sources": {"toolz": -1.0}}, "weights must be at least 0"),
+        ({"scale": 0}, "data.scale=0: must be at least 1"),
     ],
 )
 def test_settings_that_make_no_sense(changes, words):

@@ -74,7 +74,7 @@ def test_edits_that_start_over_are_made_again_as_they_were(tasks_file, tmp_path)
     metadata = {"tasks_fingerprint": tasks_fingerprint(TASKS)}
     known = weak_labels(TrajectorySet(tuple(made), metadata | {"edits": "start_over"}), tasks_file, 99, tmp_path)
     assert known.resolved == {t.trajectory_id: t.resolved for t in made}
-    with pytest.raises(DataError, match="do not give its patch"):
+    with pytest.raises(DataError, match="do not produce its patch"):
         weak_labels(TrajectorySet(tuple(made[1:]), metadata), tasks_file, 99, tmp_path)
 
 
@@ -113,14 +113,14 @@ def test_what_does_not_belong_together_is_refused(attempts, tasks_file, tmp_path
     part = TrajectorySet(tuple(attempts), {"tasks_fingerprint": "0" * 16})
     with pytest.raises(UsageError, match=r"data\.hidden_tests=0"):
         weak_labels(part, tasks_file, 0, tmp_path)
-    with pytest.raises(DataError, match="do not give its patch"):
+    with pytest.raises(DataError, match="do not produce its patch"):
         final_program(replace(attempts[0], patch="1- a\n1+ b"), TASKS[0])
     with pytest.raises(DataError, match=r"data\.tasks has no task .*Name the tasks file that they were collected from"):
         first_failures(attempts[:1], {})
     flipped = TrajectorySet(
         tuple(replace(t, resolved=not t.resolved) for t in attempts), {"tasks_fingerprint": tasks_fingerprint(TASKS)}
     )
-    with pytest.raises(DataError, match=r"40 of 40 attempts have another label here"):
+    with pytest.raises(DataError, match=r"40 of 40 attempts have a different label here"):
         weak_labels(flipped, tasks_file, 1, tmp_path)
 
 

@@ -58,7 +58,7 @@ def test_a_list_has_the_cells_that_it_names(tmp_path: Path) -> None:
         ("levels: [1]\ngrid: {match: epochs}", "must be a list"),
         ("list: [{match: epochs}]", "each with a level of data_scale"),
         ("list: [{data_scale: 1}, {data_scale: 1}]", "twice"),
-        ("list: [{data_scale: 2}]", "baseline=1 is none of the levels"),
+        ("list: [{data_scale: 2}]", "baseline=1 is not one of the levels"),
     ],
 )
 def test_a_grid_or_list_that_says_something_else(tmp_path: Path, text: str, words: str) -> None:
@@ -75,17 +75,17 @@ SEARCH = (
 @pytest.mark.parametrize(
     ("objectives", "space", "more", "words"),
     [
-        ("{eval/x: maximize}", "{data_scale: {low: 1, high: 3}}", "", "which a search must not see. Take validation/x"),
+        ("{eval/x: maximize}", "{data_scale: {low: 1, high: 3}}", "", "which a search must not see. Use validation/x"),
         (
             "{a: maximize, b: minimize}",
             "{data_scale: {low: 1, high: 3}}",
             ", pruning: {metric: m, pruner: {_target_: p}}",
-            "pruning works with one objective only",
+            "pruning in Optuna works with one objective only",
         ),
         ("{a: up}", "{data_scale: {low: 1, high: 3}}", "", "must be minimize or maximize"),
         ("{a: maximize}", "{data_scal: {low: 1, high: 3}}", "", "no factor 'data_scal'"),
         ("{a: maximize}", "{data_scale: {low: 1}}", "", "must be"),
-        ("{a: maximize}", "{width: {choices: [narrow]}}", "", "choice narrow of width has no meaning"),
+        ("{a: maximize}", "{width: {choices: [narrow]}}", "", "choice narrow of width is not defined"),
         (
             "{a: maximize}",
             "{data_scale: {low: 1, high: 3}}",

@@ -47,7 +47,7 @@ def test_ratios_stay_ratios(tmp_path: Path) -> None:
     [
         (
             "factor: policy_mixture, levels: [mixed], baseline: mixed",
-            r"level mixed of policy_mixture has no meaning; `named` says .*: none",
+            r"level mixed of policy_mixture is not defined; `named` defines: none",
         ),
         (
             "factor: policy_mixture, levels: [mixd], baseline: mixd, named: {mixed: ['data.policies={a: 1}']}",

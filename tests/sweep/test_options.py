@@ -21,12 +21,12 @@ def test_what_is_done_once_is_not_in_the_command_that_goes_on() -> None:
 
 
 def test_a_value_that_means_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="--workers 0: at least one cell"):
+    with pytest.raises(UsageError, match="--workers 0: must be at least 1"):
         SweepOptions(workers=0)
     for minutes in (0, -1, float("inf"), float("nan")):
-        with pytest.raises(UsageError, match=rf"--stop-after {minutes:g}: minutes, more than 0 and finite"):
+        with pytest.raises(UsageError, match=rf"--stop-after {minutes:g}: must be a finite number of minutes above 0"):
             SweepOptions(stop_after=minutes)
-    with pytest.raises(UsageError, match="on_error=panic: it is one of stop, continue"):
+    with pytest.raises(UsageError, match="on_error=panic: must be one of stop, continue"):
         SweepOptions(on_error="panic")  # type: ignore[arg-type]  # as Hydra's sweeper gives it
 
 

@@ -20,5 +20,5 @@ def test_a_run_that_began_a_moment_before_is_run_again_and_one_that_began_then_i
     assert not redo(began("2026-01-31T12:00:05.700"))
     assert not redo_rule(None, stale=False)(began("2020-01-01T00:00:00"))
     assert redo_rule(None, stale=True)(began("2026-01-31T12:00:05"))
-    with pytest.raises(UsageError, match="a time is written"):
+    with pytest.raises(UsageError, match="write the time as"):
         redo_rule("yesterday", stale=False)

@@ -114,7 +114,7 @@ def test_nothing_is_prepared_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch
 def test_the_command_ends_well_and_says_how_to_go_on() -> None:
     code, out, err = sweep_here(TOY, "preset=one_arm", "--stop-after", "0.0001", "--on-error", "continue")
     assert code == 0, err
-    assert "The time is up: 6 of 6 cells left. Finished cells stay finished. Go on with: rmlab sweep" in err
+    assert "The time is up: 6 of 6 cells left. Finished cells stay finished. Continue with: rmlab sweep" in err
     assert err.rstrip().endswith("--on-error continue --stop-after 0.0001")
     assert out == "", "no table, no figure: the time is up"
 
@@ -123,4 +123,4 @@ def test_the_command_ends_well_and_says_how_to_go_on() -> None:
 def test_a_search_counts_trials_and_has_no_limit_of_time() -> None:
     code, _, err = sweep_here(TOY.replace("scale", "search"), "--stop-after", "1")
     assert code == 2
-    assert "--stop-after: a search has no such limit. Choose how many trials it makes with trials=N." in err
+    assert "--stop-after does not apply to a search. Limit its number of trials with trials=N." in err

@@ -105,7 +105,7 @@ def test_a_search_that_was_taken_for_dead_tells_its_trial_no_more(capsys: pytest
     [(lost, _), (kept, _)] = [one for one in asked if one is not None]
     other._fail(lost, "its search was cut off", lost=True)
     study.refresh()
-    assert f"trial {lost} was taken for dead by another search" in capsys.readouterr().err
+    assert f"trial {lost} was given up by another search" in capsys.readouterr().err
     assert study.tell(lost, [0.5], []), "nothing is wrong with its values"
     study.tell_failed(lost, "too late")
     study.tell_pruned(lost)

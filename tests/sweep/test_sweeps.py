@@ -48,7 +48,11 @@ def test_presets_and_changes_take_the_place_of_the_file() -> None:
 
 def test_what_a_sweep_varies_is_not_to_be_overridden() -> None:
     spec = read_sweep(str(TOY))
-    for text, words in {"data.scale=5": "levels", "seed=3": "seeds", "training.match=steps": "match varies"}.items():
+    for text, words in {
+        "data.scale=5": "levels",
+        "seed=3": "seeds",
+        "training.match=steps": "this sweep varies training.match",
+    }.items():
         with pytest.raises(UsageError, match=words):
             refuse_owned_overrides(spec, [text])
     refuse_owned_overrides(spec, ["data.ratio=1:2"])
@@ -97,7 +101,7 @@ def test_a_thousand_cells_take_seconds() -> None:
     ("text", "words"),
     [
         ("{", "not readable YAML"),
-        ("[]", "holds no sweep"),
+        ("[]", "does not define a sweep"),
         ("presets: {demo: }", "question is missing|program is missing"),
         ("question: q\npresets: {}", "presets are missing"),
         ("questoin: q\npresets: {demo: }", r"no key 'questoin' \(did you mean question\?\)"),
@@ -107,7 +111,7 @@ def test_a_thousand_cells_take_seconds() -> None:
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 2, seeds: [0], presets: {demo: }}",
-            "baseline=2 is none of the levels",
+            "baseline=2 is not one of the levels",
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1, 1], baseline: 1, seeds: [0], presets: {demo: }}",

@@ -175,7 +175,7 @@ def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store) -> Non
         assert holder.line() in (["ended", str(-signal.SIGTERM)], ["ended", str(EXIT_CODE)])
         [said] = holder.let_go()[1].strip().splitlines()
     assert said.startswith(f"rmlab: run {run_id} could not renew its lease for ")
-    assert said.endswith("The same command goes on from the last checkpoint.")
+    assert said.endswith("The same command continues from the last checkpoint.")
 
 
 @pytest.mark.slow

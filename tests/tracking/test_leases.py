@@ -106,7 +106,7 @@ def test_a_watcher_that_stands_still_makes_nobody_dead(store: Store, monkeypatch
 @pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf"])
 def test_a_lease_of_no_length_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("RMLAB_LEASE_SECONDS", text)
-    with pytest.raises(UsageError, match=f"RMLAB_LEASE_SECONDS={text}: it is a number of seconds above 0"):
+    with pytest.raises(UsageError, match=f"RMLAB_LEASE_SECONDS={text}: must be a number of seconds above 0"):
         leases.lease_seconds()
 
 
@@ -150,7 +150,7 @@ def test_a_holder_finds_that_its_run_was_taken(
 
 @pytest.mark.usefixtures("unending")
 def test_a_run_that_lost_its_lease_does_not_finish(store: Store) -> None:
-    with pytest.raises(Stopped, match=r"could not renew its lease .* The same command goes on"), begun(store) as run:
+    with pytest.raises(Stopped, match=r"could not renew its lease .* The same command continues"), begun(store) as run:
         assert run._keeper is not None
         run._keeper._beaten -= 0.8 * leases.lease_seconds()
     assert [head.status for head in runs_of(store, "abc")] == ["stopped"], "not finished, and not failed"
@@ -192,7 +192,7 @@ def test_work_is_asked_to_stop_before_its_lease_is_lost_and_a_beat_takes_that_ba
 def test_a_claim_that_took_too_long_gives_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     hours = iter(range(0, 24 * 100, 24))
     monkeypatch.setattr(leases, "now", lambda: next(hours) * 3600.0)
-    with pytest.raises(Stopped, match=r"it took \d+ s to begin run"):
+    with pytest.raises(Stopped, match=r"it took \d+ s to start run"):
         begun(store)
     assert runs_of(store, "abc") == []
 

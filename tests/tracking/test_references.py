@@ -48,20 +48,20 @@ def test_run_cell_and_folder_are_one_model(run_id: str, model: Path) -> None:
 def test_what_no_name_means_is_one_line(run_id: str, model: Path, tmp_path: Path) -> None:
     for name, words in (
         ("data_scale/demo/9/s0", "no finished run of sweep data_scale, preset demo at level 9"),
-        ("e" * 16, "no run of this cell"),
-        (str(tmp_path), "holds no verifier.json"),
+        ("e" * 16, "has no finished run with this config_hash"),
+        (str(tmp_path), "has no verifier.json"),
         (str(tmp_path / "none"), "there is no such file or folder"),
-        ("trained/none/at/all", "no cell or run has this name"),
+        ("trained/none/at/all", "no cell or run of this name"),
     ):
         with pytest.raises(DataError, match=words) as caught:
             find_model(name, "verifier.json")
         assert "\n" not in str(caught.value)
-    with pytest.raises(DataError, match=r"the model of this run holds no policy\.json"):
+    with pytest.raises(DataError, match=r"the model of this run has no policy\.json"):
         find_model(run_id, "policy.json")
     with pytest.raises(StoreError, match="there is no run"):
         find_model("a" * 32, "verifier.json")
     (model.parent / "scores.parquet").unlink()
-    with pytest.raises(DataError, match="a model named by its run brings its own"):
+    with pytest.raises(DataError, match="a model that is named by its run needs neither"):
         find_artifact(str(model), "scores.parquet")
 
 
@@ -75,8 +75,6 @@ def test_two_cells_of_one_name_are_named_by_their_hashes(store: Store, run_id: s
 
 def test_nothing_is_tracked_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "none"))
-    with pytest.raises(
-        DataError, match="x: there is no such file or folder, and no run either: nothing is tracked yet"
-    ):
+    with pytest.raises(DataError, match="x: there is no such file or folder, and no run has been tracked yet"):
         find_run("x")
     assert not (tmp_path / "none").exists()

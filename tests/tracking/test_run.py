@@ -153,7 +153,7 @@ def test_what_was_stopped_or_killed_names_the_run_that_goes_on_with_it(store: St
 
 
 def test_a_long_parameter_is_refused(store: Store) -> None:
-    with pytest.raises(ValueError, match="parameters are short"):
+    with pytest.raises(ValueError, match="too long for a parameter"):
         RunLogger.start(store, "data_scale", "r", kind="verifier", params={"everything": "x" * 300})
 
 

@@ -104,9 +104,9 @@ def test_an_older_schema_or_another_file_is_one_clear_line(tmp_path: Path) -> No
     [
         ("sqlite:////etc/passwd/mlflow.db", "cannot be written: .*/etc/passwd"),
         ("sqlite:////proc/rmlab/mlflow.db", "cannot be written"),
-        ("sqlite:///relative.db", "relative to the folder"),
-        ("./mlruns", "names a folder: MLflow's file store is retired"),
-        ("file:///tmp/mlruns", "names a folder"),
+        ("sqlite:///relative.db", "depends on the working directory"),
+        ("./mlruns", "is a folder: MLflow's file store is no longer supported"),
+        ("file:///tmp/mlruns", "is a folder: MLflow's file store"),
     ],
 )
 def test_a_store_that_cannot_be_written_is_one_clear_line(uri: str, words: str) -> None:
@@ -183,7 +183,7 @@ def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
     monkeypatch.setattr(heads, "BUSY_SECONDS", 0.0)
     with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as writer:
         writer.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreOutOfReach, match="stays busy: database is locked"):
+        with pytest.raises(StoreOutOfReach, match="is still busy: database is locked"):
             heads.run_infos(store)
     assert heads.run_infos(store) == []
     with pytest.raises(StoreError, match=r"\b0{32}\b") as refused:

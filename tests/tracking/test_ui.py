@@ -29,12 +29,12 @@ def test_a_port_that_is_taken_is_said_and_the_next_free_one_is_chosen() -> None:
             choose_port(port)
     assert choose_port(port) == port
     assert choose_port(None) >= 5000
-    with pytest.raises(UsageError, match="a port is a number"):
+    with pytest.raises(UsageError, match="must be a number from 1 to 65535"):
         choose_port(70000)
 
 
 def test_a_server_store_has_its_own_ui() -> None:
-    with pytest.raises(UsageError, match="a server with a UI of its own"):
+    with pytest.raises(UsageError, match="a server with its own UI"):
         serve(Store("http://127.0.0.1:5000", None), 5000)
 
 

@@ -175,7 +175,7 @@ def test_ctrl_c_waits_for_the_step_and_keeps_it(tmp_path: Path) -> None:
 
 
 def test_nothing_to_learn_is_an_error() -> None:
-    with pytest.raises(UsageError, match="no demonstration"):
+    with pytest.raises(UsageError, match="no demonstrations"):
         imitate(
             scratch_model(SHAPE, 64, 0),
             [],

@@ -206,5 +206,8 @@ def test_activations_are_made_again_by_the_older_name_of_transformers_too() -> N
     with checkpointed_layers(model, wanted=True, offload=True):
         assert model.kept
     assert not model.kept
-    with pytest.raises(UsageError, match=r"set training\.checkpointing=true"), checkpointed_layers(model, False, True):
+    with (
+        pytest.raises(UsageError, match=r"needs training\.checkpointing=true"),
+        checkpointed_layers(model, False, True),
+    ):
         pass

@@ -45,7 +45,7 @@ def test_the_elements_are_those_of_json(
         (b"{}", "not a JSON array"),
         (b"[1 2]", "element 1: no comma"),
         (b"[1, nope]", "element 2"),
-        (b"[1] x", "more text behind the array of 1"),
+        (b"[1] x", "more text after the array of 1"),
         (b'[1, "\xff"]', "not UTF-8"),
         (b"[" + b"[" * 200_000, "not readable JSON|element 1"),
         (b"[1" + b"0" * 10_000 + b"]", "not readable JSON"),

@@ -107,19 +107,19 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
         (
             ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--part", "x=1"),
             2,
-            "--part x=1: it is PART=SHARE",
+            "--part x=1: write PART=SHARE",
         ),
         (
             ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--near", "nan"),
             2,
-            "--near nan: it is a share",
+            "--near nan: must be a share",
         ),
         (
             ("trajectories", "split", STARTER / "trajectories.parquet", "-o", STARTER / "trajectories.parquet"),
             2,
-            "is what is read",
+            "is also an input",
         ),
-        (("import", "auto", STARTER / "README.md", "-o", STARTER / "README.md"), 2, "README.md is what is read"),
+        (("import", "auto", STARTER / "README.md", "-o", STARTER / "README.md"), 2, "README.md is also an input"),
         (("import", "auto", "", "-o", "o"), 2, "a path is empty"),
         (("import", "auto", "hf:", "-o", "o"), 2, "a path is empty"),
         (("import", "auto", "/dev/zero", "-o", "o"), 1, "/dev/zero is neither a file nor a folder"),
@@ -173,7 +173,7 @@ def test_labels_that_hold_none_are_an_error(rows: Path, tmp_path: Path) -> None:
     (tmp_path / "nothing.json").write_text('{"a": 1}')
     answer = rmlab("import", "auto", rows, "--labels", tmp_path / "nothing.json", "-o", tmp_path / "set.parquet")
     assert answer.returncode == 1
-    assert "no labels were found there" in answer.stderr
+    assert "contains no labels. Name a report" in answer.stderr
 
 
 def test_lengths_split_and_show(rows: Path, tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def test_repositories_that_share_an_issue_stay_together() -> None:
 @pytest.mark.parametrize(
     ("config", "error", "words"),
     [
-        (FoldsConfig(number=1), UsageError, "folds.number=1: at least 2"),
-        (FoldsConfig(validation=1.0), UsageError, "folds.validation=1.0: a share between 0 and 1"),
+        (FoldsConfig(number=1), UsageError, "folds.number=1: must be at least 2"),
+        (FoldsConfig(validation=1.0), UsageError, "folds.validation=1.0: must be a share between 0 and 1"),
         (FoldsConfig(unseen=["z"]), UsageError, "folds.unseen names 'z', which the pool does not have; it has p, q"),
         (FoldsConfig(unseen=["p", "q"]), UsageError, "names every policy of the pool"),
         (FoldsConfig(number=5), DataError, "5 groups of repositories cannot make 5 folds with a validation part"),
@@ -118,7 +118,7 @@ def test_what_makes_no_folds_is_one_line(config: FoldsConfig, error: type[Except
 def test_one_repository_larger_than_all_others_needs_more_than_two_folds() -> None:
     pool = attempts([1, 1, 1, 1, 4])
     with pytest.raises(
-        DataError, match=r"fold 2 leaves one group of repositories both to learn from .*: raise folds\.number"
+        DataError, match=r"fold 2 leaves a single group of repositories for both training and .*: raise folds\.number"
     ):
         folds_of(pool, FoldsConfig(number=2))
     assert next(fold.clusters("evaluation") for fold in folds_of(pool, FoldsConfig(number=3))) == ["r4"]

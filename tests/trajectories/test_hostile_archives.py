@@ -44,7 +44,7 @@ def test_of_two_members_of_one_name_the_last_is_read_and_the_other_counted(tmp_p
         (batch,) = batches(tmp_path / name)
         kinds = [one.reason if isinstance(one, Skipped) else "read" for one in batch]
         assert [kind.split(" (")[0] for kind in kinds] == [
-            "an earlier member of a name that stands again in the archive",
+            "an earlier member whose name occurs again in the archive",
             "read",
         ]
         assert listed(tmp_path / name)[0] == {"a.json": b"2"}

@@ -45,15 +45,19 @@ def test_an_empty_reading_never_takes_the_place_of_a_set(
     predictions.write_text(json.dumps({"o__n-0": {"instance_id": "o__n-0", "model_patch": "+x"}}))
     capsys.readouterr()
     for path, options, words in (
-        (empty, {}, "`rmlab import --help` names the formats"),
-        (empty, {"strict": True}, "`rmlab import --help` names the formats"),
+        (empty, {}, "`rmlab import --help` lists the formats"),
+        (empty, {"strict": True}, "`rmlab import --help` lists the formats"),
         (
             report.parent,
             {},
-            "`rmlab evaluate` takes the files themselves (reports/m.run.json is one), not their folder",
+            "give `rmlab evaluate` the files themselves (such as reports/m.run.json), not their folder",
         ),
-        (predictions, {}, "preds.json holds predictions, patches without the turns that led to them"),
-        (rows, {"format_name": "moatless"}, "Nothing there is of the format moatless: `rmlab import auto` tries all"),
+        (predictions, {}, "preds.json holds only predictions, which are patches without the turns that led to them"),
+        (
+            rows,
+            {"format_name": "moatless"},
+            "Nothing there has the format moatless: `rmlab import auto` tries all formats",
+        ),
     ):
         with pytest.raises(DataError) as caught:
             imported(path, out=out, **options)
@@ -100,7 +104,7 @@ def test_one_of_a_kind_is_said_in_the_singular_and_predictions_are_said(
     imported(run, out=tmp_path / "set.parquet")
     shown = capsys.readouterr().out
     assert "1 trajectory of 1 task: 0 labelled, 0 resolved" in shown
-    assert "labels found: none beside the trajectories; reports that lie elsewhere are named behind --labels" in shown
+    assert "labels found: none beside the trajectories; name reports that lie elsewhere with --labels" in shown
     assert "predictions found: 1 file lists 1 patch (1 empty)" in shown
     (run / "results.json").write_text(json.dumps({"resolved_ids": ["o__n-1"]}))
     imported(run, out=tmp_path / "set.parquet")

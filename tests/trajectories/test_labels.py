@@ -15,7 +15,7 @@ def test_a_task_that_is_called_both_has_no_outcome() -> None:
     assert (report.outcome, report.contradictions) == ({A: True}, [B])
     result = join([attempt(0, B)], [report])
     assert result.label == {}
-    assert result.conflicts == [f"{B}: run.zip/results.json (id lists) calls it resolved and unresolved"]
+    assert result.conflicts == [f"{B}: run.zip/results.json (id lists) lists it as both resolved and unresolved"]
 
 
 def attempt(
@@ -55,7 +55,7 @@ def test_one_statement_for_two_attempts_labels_neither() -> None:
     result = join(both, [report("results.json", {A: True})])
     assert result.label == {}
     assert len(result.ambiguous) == 1
-    assert "2 attempts could be meant" in result.ambiguous[0]
+    assert "states one outcome, but it could mean any of 2 attempts" in result.ambiguous[0]
     copies = [attempt(0, A, "trajs", content="same"), attempt(1, A, "copy", content="same")]
     assert set(join(copies, [report("results.json", {A: True})]).label) == {0, 1}
 
@@ -125,8 +125,8 @@ def test_a_named_matrix_of_other_systems_says_so() -> None:
     found = join(mine, others)
     assert found.label == {}
     assert found.notes == [
-        "run.zip/board.json is about 2 systems, and no attempt carries the name of one (x, y, ...): "
-        "import the run from a folder of its system's name"
+        "run.zip/board.json is about 2 systems, but no attempt has the name of one (x, y, ...): "
+        "import the run from a folder named after its system"
     ]
     assert join(mine, [*others, report("board.json", {A: True}, system="Mine", explicit=True)]).notes == []
 

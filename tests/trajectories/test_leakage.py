@@ -74,7 +74,7 @@ def test_leaks_are_reported_or_dropped_and_training_refuses_the_rest(importing, 
     kept = importing(tmp_path / "rows.jsonl")
     assert kept.summary["outcomes_in_prompts"] == 1
     assert kept.summary["places"]["outcomes_in_prompts"] == ["rows.jsonl:2, message 2: '\"resolved\": false'"]
-    with pytest.raises(Exception, match="1 of 2 prompts hold the outcome"):
+    with pytest.raises(Exception, match="1 of 2 prompts contain the outcome"):
         check_leaks(kept.trajectories)
     dropped = importing(tmp_path / "rows.jsonl", drop_leaks=True)
     assert (dropped.summary["trajectories"], dropped.summary["skipped"]) == (1, {"the prompt holds an outcome": 1})

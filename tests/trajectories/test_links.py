@@ -16,7 +16,7 @@ from rmlab.trajectories.ingest.locations import roots
 from rmlab.trajectories.ingest.skipped import Skipped
 from tests.trajectories.archives import folder, listed
 
-NO_MEMBER = "link (leads to no file of the archive)"
+NO_MEMBER = "link (to no file in the archive)"
 
 
 def test_links_and_devices_are_refused(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_links_and_devices_are_refused(tmp_path: Path) -> None:
     assert listed(here) == (
         {"a.json": b"{}"},
         {
-            "file.json": f"link (leads out of the folder that was named, to {Path('/etc/passwd').resolve()}: name that too)",
+            "file.json": f"link (leads outside the named folder, to {Path('/etc/passwd').resolve()}: name that too)",
             "folder": "link (to a folder: name that folder to read it)",
             "round": "link (to a folder: name that folder to read it)",
             "pipe": "not a plain file",
@@ -139,10 +139,10 @@ def test_links_to_files_inside_are_followed_and_others_named(tmp_path: Path) -> 
         "twice.json": b"[]",
     }
     assert refused == {
-        "out.json": f"link (leads out of the folder that was named, to {(tmp_path / 'here2' / 'c.json').resolve()}: name that too)",
+        "out.json": f"link (leads outside the named folder, to {(tmp_path / 'here2' / 'c.json').resolve()}: name that too)",
         "nowhere.json": "link (leads nowhere)",
         "self.json": "link (leads nowhere)",
-        "device.json": "link (to no plain file)",
+        "device.json": "link (not to a regular file)",
     }
 
 

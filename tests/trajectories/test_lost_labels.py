@@ -236,10 +236,10 @@ def test_a_report_that_labels_nobody_says_what_would_make_it_join(tmp_path: Path
     found = importing(tmp_path / "all").summary
     assert found["labelled"] == 0
     assert found["notes"] == [
-        f"all/final_report.json labels no attempt: none of its 2 tasks was read (it names x__y-8, read was {A}). "
-        "A report joins by the ids of its tasks: name the trajectories of this run",
-        "all/yours/results.json labels no attempt: it goes by another run's name, or lies in another run's folder, than the attempts "
-        "at its tasks. Name it behind --labels if it is about them, or put it into their run's folder",
+        f"all/final_report.json labels no attempt: none of its 2 tasks was read (it lists x__y-8; {A} was read). "
+        "Reports are joined by task id: name the trajectories of this run",
+        "all/yours/results.json labels no attempt: its run name or folder differs from that of the attempts "
+        "at its tasks. Name it with --labels if it is about them, or put it into their run's folder",
     ]
     assert importing(tmp_path / "all", labels=(tmp_path / "all" / "yours" / "results.json",)).summary["labelled"] == 1
 

@@ -66,9 +66,9 @@ def test_what_cannot_be_a_set_is_refused(tmp_path):
     for one in (MADE[0], MADE[1], MADE[0]):
         kept.add(one)
         kept.flush()
-    with pytest.raises(DataError, match="1 attempts are kept twice"):
+    with pytest.raises(DataError, match="1 attempts are stored twice"):
         kept.write(tmp_path / "set.parquet", {})
     kept.files()[0].write_bytes(b"no")
-    with pytest.raises(DataError, match=r"damaged .* the same command makes its attempts again"):
+    with pytest.raises(DataError, match=r"damaged .* the same command collects its attempts again"):
         kept.finished()
     assert not (tmp_path / "set.parquet").exists()

@@ -128,12 +128,12 @@ def test_the_same_seed_gives_the_same_split_and_another_gives_another() -> None:
     ("parts", "by", "error", "words"),
     [
         (["verifier=2"], "task", UsageError, "a share above 0"),
-        (["nope=0.5"], "task", UsageError, "a part of supervised"),
+        (["nope=0.5"], "task", UsageError, "with one of supervised"),
         (["verifier=0.5", "evaluation=0.4"], "task", UsageError, "add up to 1"),
         (["verifier=0.5", "verifier=0.5"], "task", UsageError, "once"),
         (["verifier=1"], "color", UsageError, "repository, task or time"),
         (["verifier=0.5", "evaluation=0.5"], "repository", DataError, "1 groups of repository cannot fill 2 parts"),
-        (["verifier=1"], "time", DataError, "2 of 2 tasks state no time, first a"),
+        (["verifier=1"], "time", DataError, "2 of 2 tasks have no time, first a"),
     ],
 )
 def test_what_cannot_be_split_says_so(parts: list[str], by: str, error: type[Exception], words: str) -> None:

@@ -71,7 +71,7 @@ def test_an_altered_label_is_seen(tmp_path):
     table = pq.read_table(path)
     flipped = table.set_column(table.column_names.index("resolved"), "resolved", [[False]])
     pq.write_table(flipped, path)
-    with pytest.raises(DataError, match="labels or parts were altered"):
+    with pytest.raises(DataError, match="labels or parts were modified"):
         read_trajectories(path)
 
 

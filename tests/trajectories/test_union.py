@@ -42,7 +42,7 @@ def test_an_attempt_that_stands_in_two_sets_is_refused(tmp_path: Path) -> None:
 
 def test_no_set_that_is_read_is_written_over(tmp_path: Path) -> None:
     cool, hot = written(tmp_path / "cool.parquet", "cool"), written(tmp_path / "hot.parquet", "hot")
-    with pytest.raises(UsageError, match=r"cool\.parquet is what is read"):
+    with pytest.raises(UsageError, match=r"cool\.parquet is also an input"):
         join([cool, hot], cool)
 
 

@@ -146,7 +146,7 @@ def test_a_rate_that_is_far_too_high_for_so_many_weights_is_said(
     assert said is not None
     assert said.startswith("optimizer.learning_rate=0.001 is far too high for training all weights")
     assert "\n" not in said
-    assert "About 1e-05 fits" in said
+    assert "About 1e-05 is suitable" in said
     assert warn_of_rate(folder, 1e-4, 0) is None
     assert warn_of_rate(folder, 1e-3, 16) is None
     assert "training adapters" in (warn_of_rate(folder, 1e-2, 16) or "")

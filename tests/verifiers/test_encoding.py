@@ -108,7 +108,7 @@ def test_observations_are_cut_until_the_prompt_fits_and_what_is_not_read_is_coun
         "cut_observations": 2,
         "cut_turns": 0,
     }
-    assert cut_words(counts).startswith("1 are read in part: ")
+    assert cut_words(counts).startswith("1 are read only in part: ")
     for _ in range(2):  # written, and read again
         (again,) = encode([long], tokenizer, config, tmp_path)
         assert again.ids.tolist() == read.ids.tolist()

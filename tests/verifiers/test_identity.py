@@ -181,7 +181,7 @@ def test_the_shipped_base_was_kept_clear_of_both_shipped_sets() -> None:
     elsewhere = TrajectorySet(
         (replace(episode(0, True), task_id="algorithms/none/0"),), {"tasks_fingerprint": "a" * 16}
     )
-    with pytest.raises(DataError, match="the pool was collected at the tasks aaaa"):
+    with pytest.raises(DataError, match="the pool was collected on the tasks aaaa"):
         check_pretraining(STARTER / "base", elsewhere)
 
 
@@ -211,14 +211,14 @@ def test_a_base_is_trained_from_where_it_belongs_to_the_pool(
         program.main([*overrides, *pretrained(base), "prompt.max_tokens=601"])
     (base / "base.json").write_text(json.dumps({"tasks_fingerprint": "b" * 16}))
     with pytest.raises(
-        DataError, match=r"was kept clear of the tasks bbbb.*, the pool was collected at the tasks aaaa"
+        DataError, match=r"was kept clear of the tasks bbbb.*, but the pool was collected on the tasks aaaa"
     ):
         prepared()
     (base / "base.json").write_text("{}")
-    with pytest.raises(DataError, match=r"base\.json does not say of which tasks"):
+    with pytest.raises(DataError, match=r"base\.json does not say which tasks"):
         prepared()
     (base / "base.json").unlink()
-    with pytest.raises(DataError, match=r"whose base\.json is missing"):
+    with pytest.raises(DataError, match=r"without its base\.json"):
         prepared()
     (base / "log.json").unlink()
     prepared()  # a model from elsewhere: nothing is known, and the run says so

@@ -148,7 +148,7 @@ def test_answers_that_are_no_tokens_are_one_line(tmp_path, attempts):
     assert (answer.yes, answer.no) == (vocabulary["good"], vocabulary["bad"])
     assert "Answer good or bad." in prompt.text(attempts[0])
     with pytest.raises(
-        DataError, match=r"maybe is not one token of its own behind .*take other words: --answers YES,NO"
+        DataError, match=r"maybe is not a single token after .*use other words, e\.g\. --answers YES,NO"
     ):
         judge_prompt(folder, answers=("maybe", "NO")).proven(attempts)
     for text in ("YES", "YES,YES", "a,b,c", ","):
@@ -218,7 +218,7 @@ def test_long_prompts_are_cut_and_counted(tmp_path, capsys):
     write_trajectories(tmp_path / "pool.parquet", shown)
     score(tmp_path / "pool.parquet", str(folder), tmp_path / "s.csv", part="all")
     said = capsys.readouterr().out
-    assert "1 are read in part" in said
+    assert "1 are read only in part" in said
     assert "(1 observations cut, 0 turns left out)" in said
     assert "1 do not fit the context (resolved, hand: 1)" in said
     table = read_score_table(tmp_path / "s.csv")
@@ -232,7 +232,7 @@ def test_a_shorter_context_is_asked_for_and_a_longer_one_refused(tmp_path, attem
     folder = write_model(tmp_path / "model", "gpt2", chat=None, positions=1500)
     assert judge_prompt(folder).max_tokens == 1500
     assert judge_prompt(folder, max_tokens=400).max_tokens == 400
-    with pytest.raises(UsageError, match=r"--max-tokens 2000: .* has 1500 positions"):
+    with pytest.raises(UsageError, match=r"--max-tokens 2000: .* has only 1500 positions"):
         judge_prompt(folder, max_tokens=2000)
 
 
@@ -283,8 +283,8 @@ def test_folders_that_cannot_score_say_why(tmp_path, pool, attempts):
     ours = tmp_path / "ours" / "model"
     write_verifier(ours)
     refused(ours, "--answers is for a model that rmlab has not trained", UsageError, answers="YES,NO")
-    refused(masked, "--dtype int8: it is float32 or bfloat16", UsageError, dtype="int8")
-    with pytest.raises(UsageError, match="--out names the score table"):
+    refused(masked, "--dtype int8: must be float32 or bfloat16", UsageError, dtype="int8")
+    with pytest.raises(UsageError, match="name the score table to write with --out"):
         score(pool, str(masked))
 
 

@@ -68,12 +68,12 @@ def test_what_does_not_fit_has_no_score(verifier, policy):
 def test_other_files_are_one_line(tmp_path):
     path = tmp_path / "x.turns.parquet"
     path.write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="holds no scores after every turn"):
+    with pytest.raises(DataError, match="has no scores after every turn"):
         read_turn_scores(path)
     pq.write_table(pa.table({"trajectory_id": ["a"], "score": [0.5]}), path)
-    with pytest.raises(DataError, match="holds no scores after every turn"):
+    with pytest.raises(DataError, match="has no scores after every turn"):
         read_turn_scores(path)
     for score in (1.5, np.nan):
         pq.write_table(pa.table({"trajectory_id": ["a"], "messages": [1], "score": [score]}), path)
-        with pytest.raises(DataError, match="is no score after a turn"):
+        with pytest.raises(DataError, match="is not a valid score"):
             read_turn_scores(path)

@@ -62,8 +62,8 @@ def test_no_pool_changes_no_hash_and_a_pool_does(pool: Path) -> None:
     [
         ("{after_rl: [nobody]}", DataError, "evaluation.pools.after_rl.*no attempts of nobody.*hacked, hand"),
         ("{after_rl: []}", UsageError, "evaluation.pools.after_rl names no policy"),
-        ("{After_RL: [hacked]}", UsageError, "small letters, digits and underscores"),
-        ("{validation: [hacked]}", UsageError, "another name than validation"),
+        ("{After_RL: [hacked]}", UsageError, "lower-case letters, digits and underscores"),
+        ("{validation: [hacked]}", UsageError, "and not validation, the name of the validation part"),
     ],
 )
 def test_a_pool_that_cannot_be(

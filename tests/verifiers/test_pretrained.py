@@ -88,7 +88,7 @@ def test_another_model_is_not_taken_for_the_one_that_is_named(pretrained_folders
         (replace(own, tokenizer=TokenizerConfig(has["vocab_size"] + 1000)), "model.tokenizer.vocab_size"),
     ):
         settings = load_program("train_verifier").VerifierRun(model=model)
-        with pytest.raises(DataError, match=f"is not the model that model=mine names: {key}"):
+        with pytest.raises(DataError, match=f"is not the model that model=mine describes: {key}"):
             find_pretrained(settings, warn=False)
 
 
@@ -138,9 +138,7 @@ def test_train_by_adapters_then_score_and_train_on_from_the_run(
     on = trained(*overrides(pool, run.run_id, "training.epochs=2"))
     assert on.params["hidden_size"] == "32"
     assert on.run_id != run.run_id
-    with pytest.raises(
-        UsageError, match=r"lora\.rank=4: adapters leave the weights as they are, and those of model=tiny"
-    ):
+    with pytest.raises(UsageError, match=r"lora\.rank=4: adapters do not change the weights, and those of model=tiny"):
         load_program("train_verifier").main([f"data.path={pool}", "preset=smoke", "data.scale=32", "lora.rank=4"])
 
 
@@ -199,11 +197,11 @@ def test_words_that_are_no_single_tokens_are_refused_before_anything_is_trained(
     content["model"]["merges"] = []
     path.write_text(json.dumps(content))
     with pytest.raises(
-        DataError, match=r"YES is not one token .*; name another model than model\.pretrained=.*letters, or"
+        DataError, match=r"YES is not a single token .*; use a model other than model\.pretrained=.*letters, or"
     ):
         load_program("train_verifier").main(overrides(pool, folder))
 
 
 def test_the_missing_folder_of_a_shipped_model_names_the_file_that_says_how_it_is_made(runs_folder: Path) -> None:
-    with pytest.raises(DataError, match=r"conf/model/smollm2_8000\.yaml says in its first lines how it is made"):
+    with pytest.raises(DataError, match=r"The first lines of conf/model/smollm2_8000\.yaml say how it is made"):
         pretrained_folder("runs/no_models/smollm2_8000")

@@ -157,11 +157,11 @@ def test_what_is_not_read_of_long_attempts_is_counted_in_training_and_scoring(
     assert run.metrics["eval/cut_tokens"] == report["cut_tokens"]
     assert run.metrics["train/cut_attempts"] == selection["training_cut"]["cut_attempts"] == 48
     assert run.tags["over_length"] == "cut_observations"
-    assert f"12 are read in part: {report['cut_tokens']:,} of their" in capsys.readouterr().out
+    assert f"12 are read only in part: {report['cut_tokens']:,} of their" in capsys.readouterr().out
     score(pool, run.run_id, tmp_path / "turns.csv", per_turn=True)
     again = read_score_table(tmp_path / "turns.csv")
     assert np.abs(again.score - read_score_table(run.artifact("scores.parquet")).score).max() < 1e-6
-    assert "12 are read in part" in capsys.readouterr().out
+    assert "12 are read only in part" in capsys.readouterr().out
     browse(tmp_path / "turns.csv", pool, tmp_path / "browse.html")  # every prefix has its score
 
 
@@ -221,7 +221,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_looks_like_no_failure(
     for _ in range(2):
         code, said = interrupted()
         assert code == 130
-        assert f"Stopped. Go on from the last checkpoint with: rmlab train {' '.join(given)}" in said
+        assert f"Stopped. Continue from the last checkpoint with: rmlab train {' '.join(given)}" in said
         assert "Traceback" not in said
         assert len(list(tmp_path.glob("cells/*/checkpoint.safetensors"))) == 1
     second, first = runs(Store.open())
@@ -251,7 +251,7 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     with pytest.raises(UsageError, match=r"no key 'data\.scal'.*data\.scale"):
         compose("train_verifier", ["data.scal=3"])
-    with pytest.raises(UsageError, match=r"data\.path has to be given: `rmlab import`"):
+    with pytest.raises(UsageError, match=r"data\.path must be given: `rmlab import`"):
         load_program("train_verifier").main(["preset=smoke", "data=real"])
     with pytest.raises(RmlabError, match=r"prompt\.max_tokens=2048 is longer than the 1024 positions of model=tiny"):
         load_program("train_verifier").main(overrides(pool, "prompt.max_tokens=2048"))
@@ -264,12 +264,12 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
         load_program("train_verifier").main(overrides(mixed))
     leak = replace(episode(7000, True), messages=(*episode(7000, True).messages, Message("tool", "PASS_TO_PASS: all")))
     write_trajectories(leaking, [*PARTS, leak])
-    with pytest.raises(DataError, match="1 of 279 prompts hold the outcome"):
+    with pytest.raises(DataError, match="1 of 279 prompts contain the outcome"):
         load_program("train_verifier").main(overrides(leaking))
     assert {run.status for run in runs(Store.open())} == {"failed"}
     with pytest.raises(DataError, match=r"holds neither a verifier of rmlab"):
         score(pool, str(tmp_path), tmp_path / "out.csv")
-    with pytest.raises(DataError, match="no trajectories of part rl: name another"):
+    with pytest.raises(DataError, match="no trajectories of part rl: choose another"):
         score(pool, str(tmp_path), tmp_path / "out.csv", part="rl")
-    with pytest.raises(UsageError, match="--part train: it is one of supervised"):
+    with pytest.raises(UsageError, match="--part train: must be one of supervised"):
         score(pool, str(tmp_path), tmp_path / "out.csv", part="train")

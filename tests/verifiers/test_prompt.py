@@ -105,9 +105,9 @@ def test_answers_are_one_token_each_and_are_the_targets(tokenizer) -> None:
 
 def test_a_tokenizer_that_cannot_answer_is_refused() -> None:
     bytes_only = train_tokenizer(["x"], TokenizerConfig(260))
-    with pytest.raises(DataError, match="YES is not one token"):
+    with pytest.raises(DataError, match="YES is not a single token"):
         prove_answers(bytes_only, [render(episode(1, True))])
-    with pytest.raises(DataError, match="no prompt"):
+    with pytest.raises(DataError, match="without a prompt"):
         prove_answers(bytes_only, [])
 
 
@@ -165,7 +165,7 @@ def test_clean_prompts_pass_the_leak_check() -> None:
 def test_leaks_are_found_in_turns_and_patch_but_not_in_the_issue(text: str, extra: dict) -> None:
     base = episode(1, True, extra=extra)
     for leaking in (replace(base, messages=(*base.messages, Message("tool", text))), replace(base, patch=text)):
-        with pytest.raises(DataError, match="1 of 2 prompts hold the outcome"):
+        with pytest.raises(DataError, match="1 of 2 prompts contain the outcome"):
             check_leaks([episode(2, False), leaking])
     issue = replace(base, messages=(Message("user", text), *base.messages[1:]))
     assert check_leaks([issue]) == 1

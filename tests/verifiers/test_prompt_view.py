@@ -74,14 +74,14 @@ def test_another_conversation_is_refused_rather_than_shown_whole() -> None:
         WITH_RUNS, messages=(Message("user", "It crashes"), Message("assistant", "run"), Message("tool", "got 3"))
     )
     for config, advice in (
-        (PromptConfig(shows=PromptView.without_runs), r"Take prompt\.shows=whole \(or patch_only\)\.$"),
-        (PromptConfig(evidence=Evidence.voluntary), r"Take prompt\.evidence=final\.$"),
+        (PromptConfig(shows=PromptView.without_runs), r"Use prompt\.shows=whole \(or patch_only\)\.$"),
+        (PromptConfig(evidence=Evidence.voluntary), r"Use prompt\.evidence=final\.$"),
         (
             PromptConfig(shows=PromptView.without_runs, evidence=Evidence.voluntary),
-            r"Take prompt\.evidence=final and prompt\.shows",
+            r"Use prompt\.evidence=final and prompt\.shows",
         ),
     ):
-        with pytest.raises(DataError, match=rf"is no micro-SWE episode.*{advice}"):
+        with pytest.raises(DataError, match=rf"is not a micro-SWE episode.*{advice}"):
             visible(foreign, config)
     assert visible(foreign, PromptConfig(shows=PromptView.patch_only)).messages == foreign.messages[:1]
 

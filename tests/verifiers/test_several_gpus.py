@@ -83,7 +83,7 @@ def test_a_sweep_gives_such_a_cell_all_gpus_and_one_at_a_time(monkeypatch: pytes
 def test_folds_refuse_several_gpus() -> None:
     program = load_program("cross_validate")
     with pytest.raises(
-        UsageError, match=r"runtime\.processes=0: several GPUs train one verifier in `rmlab train` alone"
+        UsageError, match=r"runtime\.processes=0: only `rmlab train` trains one verifier on several GPUs"
     ):
         program._settings(compose("cross_validate", ["runtime=multi_gpu"]))
 
@@ -222,7 +222,7 @@ def test_ctrl_c_ends_all_with_a_checkpoint(pool: Path, tmp_path: Path, number: i
     process.send_signal(number)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert "Go on from the last checkpoint with: rmlab train" in told
+    assert "Continue from the last checkpoint with: rmlab train" in told
     assert "Traceback" not in told
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in ranks)
     assert len(list(tmp_path.glob("cells/*/checkpoint-step*/rank*.safetensors"))) == 2

@@ -162,9 +162,9 @@ def test_a_verifier_of_bfloat16_lies_in_half_the_memory_and_scores_bit_for_bit(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: r["semantics"].update(render=0), "it would ask it otherwise"),
-        (lambda r: r["answer"].update(yes=r["answer"]["no"], no=r["answer"]["yes"]), "have other ids"),
-        (lambda r: r.update(tokenizer="0" * 16), "is not the one it was trained with"),
+        (lambda r: r["semantics"].update(render=0), "would prompt it differently from its training"),
+        (lambda r: r["answer"].update(yes=r["answer"]["no"], no=r["answer"]["yes"]), "do not have the ids"),
+        (lambda r: r.update(tokenizer="0" * 16), "is not the one that it was trained with"),
         (lambda r: r.pop("prompt"), "is not a verifier's record"),
     ],
 )

@@ -26,16 +26,16 @@ class PublicCallKind(StrEnum):
 class BuildConfig:
     """How tasks are made.
 
-    sources: families to build from. withheld: the family that stands in evaluation only. public_call: which call the
-    issue shows; it changes nothing else, the tasks are the same ones. least_share: of the other wrong edits that satisfy
-    the weakest call, for a task to be kept; lowered to the largest share that leaves `fewest_tasks`. most_functions: of
-    a family; most_of_a_function: tasks, at most `most_crashes` of them with an exception in the public call. two_bugs:
-    share of tasks with two changed lines, at most. longest_call: characters of the call, what it should return and what
-    it got. workers change the time only.
+    sources: families to build from. withheld: the family that is used for evaluation only. public_call: which call the issue
+    shows; it changes nothing else, the tasks are the same. least_share: a task is kept if at least this share of the other wrong
+    edits satisfies the weakest call; lowered to the largest share that leaves `fewest_tasks`. most_functions: limit per
+    family; most_of_a_function: tasks per function, at most `most_crashes` of them with an exception in the public call. two_bugs:
+    largest share of tasks with two changed lines. longest_call: characters of the call, its expected and its actual value.
+    workers: only changes the time.
 
-    tried, most_guesses, every_kind: how long inputs are looked for (`rmlab.microswe.build.trial.InputSearch`). beside: a tasks file, ""
-    for none: everything goes to the part `rl` then, what is alike to a function of another part of that file is left out, and
-    what is there is not repeated; `most_of_a_function` counts the tasks that are there.
+    tried, most_guesses, every_kind: how long inputs are searched for (`rmlab.microswe.build.trial.InputSearch`). beside: a tasks
+    file, or "". With a file, all tasks go to the part `rl`, functions similar to those of another part of that file are left out,
+    and its tasks are not repeated; `most_of_a_function` counts the tasks in it.
     """
 
     seed: int = 0

@@ -169,7 +169,7 @@ def demonstration_split(
     Raises UsageError for a share that is not between 0 and 1, or that no whole cluster fits in.
     """
     if not 0 < share < 1:
-        raise UsageError(f"share={share}: it must lie between 0 and 1")
+        raise UsageError(f"share={share}: must be between 0 and 1")
     there = {task.cluster for task in beside}
     free = sorted({task.cluster for task in tasks} - there, key=lambda name: fingerprint(["apart", seed, name]))
     sizes = dict.fromkeys(free, 0)
@@ -183,7 +183,7 @@ def demonstration_split(
             taken += sizes[name]
     if not going:
         raise UsageError(
-            f"share={share}: no whole cluster is that small, so nothing would be set apart. Take a larger share."
+            f"share={share}: no whole cluster is that small, so nothing would be set apart. Use a larger share."
         )
     stay = [task for task in tasks if task.cluster not in going]
     return stay, [replace(task, part="supervised") for task in tasks if task.cluster in going]

@@ -49,7 +49,9 @@ def read_base_tasks(path: Path) -> BaseTasks:
     """Reads the file. Raises DataError where it is not a tasks file or has no task of the part `rl`."""
     tasks, metadata = read_tasks(path)
     if not any(task.part == ADDED for task in tasks):
-        raise DataError(f"beside={path}: it has no task of the part {ADDED}, which is what a file beside it adds to")
+        raise DataError(
+            f"beside={path} has no task of the part {ADDED}, which is the part that a file beside it adds to"
+        )
     return BaseTasks(tuple(tasks), metadata.get("withheld", ""), metadata["fingerprint"])
 
 
@@ -132,14 +134,14 @@ def check_joined(first: Sequence[Task], more: Sequence[Task], name: str) -> None
     others = sorted({task.part for task in more if task.part != ADDED})
     if others:
         raise DataError(
-            f"{name}: it has tasks of the part {others[0]}, and only a file whose tasks are all of the part {ADDED} is joined. "
+            f"{name}: it has tasks of the part {others[0]}, but only a file whose tasks are all of the part {ADDED} can be added. "
             "Build one with `rmlab tasks build beside=FILE`."
         )
     known = {task.task_id for task in first}
     repeated = next((task.task_id for task in more if task.task_id in known), None)
     if repeated is not None:
         raise DataError(
-            f"{name}: the task {repeated} is in another tasks file too. Name each file once, or build it with beside=FILE."
+            f"{name}: the task {repeated} is also in another tasks file. Name each file once, or build it with beside=FILE."
         )
     base = BaseTasks(tuple(first))
     wrong = {i for i, task in base.functions.items() if task.part != ADDED}

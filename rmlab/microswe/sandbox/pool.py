@@ -23,7 +23,7 @@ OnOutcome = Callable[[int, Outcome], None]
 
 @dataclass
 class SandboxConfig:
-    """allow_weak: run code that a model wrote also where the machine has nothing but resource limits to keep it in."""
+    """allow_weak: run model-written code even if the machine can isolate it with nothing but resource limits."""
 
     HASHED: ClassVar[bool] = False  # how a program is kept in changes no result
 
@@ -164,9 +164,7 @@ def _start(count: int, limits: Limits, levels: Sequence[str]) -> tuple[list[Work
         else:
             return workers, replace(reached[0], reasons=tuple(reasons))
     advice = "" if WEAK in levels else f" sandbox.allow_weak=true runs model-written code {FREE_HERE}."
-    raise RmlabError(
-        f"No sandbox that keeps programs in can be had on this machine: no {'; no '.join(reasons)}.{advice}"
-    )
+    raise RmlabError(f"This machine offers no sandbox that isolates programs: no {'; no '.join(reasons)}.{advice}")
 
 
 @functools.cache

@@ -49,9 +49,7 @@ class Worker:
                 )
         except OSError as error:
             advice = (
-                "raise `ulimit -n`, or take fewer workers"
-                if error.errno == errno.EMFILE
-                else "`rmlab doctor` says more"
+                "raise `ulimit -n`, or use fewer workers" if error.errno == errno.EMFILE else "`rmlab doctor` says more"
             )
             raise RmlabError(f"A sandbox worker cannot be started: {error.strerror}; {advice}.") from error
 

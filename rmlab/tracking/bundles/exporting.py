@@ -127,13 +127,13 @@ def choose(
         ]
     running = [info.name for info in meant if info.status == RUNNING]
     if run_ids and running:
-        raise UsageError(f"run {running[0]} is under way: export it when it has ended")
+        raise UsageError(f"run {running[0]} is still running: export it when it has ended")
     chosen = [info for info in reversed(meant) if info.status != RUNNING]
     if not chosen:
         which = "".join(f", {name.replace('_', ' ')} {value}" for name, value in tags.items())
         there = ", ".join(sorted({info.tags["sweep"] for info in infos if "sweep" in info.tags})) or "none"
         raise UsageError(
-            f"there is no run to export{which} ({len(running)} are under way); sweeps in the store: {there}"
+            f"there is no run to export{which} ({len(running)} are still running); sweeps in the store: {there}"
         )
     return chosen, running
 
@@ -142,7 +142,7 @@ def _named(infos: Sequence[RunInfo], text: str) -> RunInfo:
     found = [info for info in infos if info.run_id.startswith(text)]
     if len(found) != 1:
         raise UsageError(
-            f"{text!r} is the beginning of {len(found)} run ids: name one run. `rmlab runs list` shows ids."
+            f"{text!r} is the beginning of {len(found)} run ids: give more of it. `rmlab runs list` shows the ids."
         )
     return found[0]
 
@@ -202,7 +202,7 @@ class _Run:
         for path in sorted(folder.rglob("*")):
             if path.is_symlink():
                 raise RmlabError(
-                    f"{path} is a link: a run's artifacts are files. Put the file in its place, then export again."
+                    f"{path} is a link, but artifacts must be files. Replace it by the file, then export again."
                 )
             if path.is_file():
                 files[path.relative_to(folder).as_posix()] = path.stat().st_size
@@ -218,7 +218,7 @@ class _Run:
                 download(self.store, run_id, path, Path(temporary))
             except FileNotFoundError as error:
                 raise RmlabError(
-                    f"artifact {path!r} of run {self.info.name} ({run_id}) went away meanwhile: {error}"
+                    f"artifact {path!r} of run {self.info.name} ({run_id}) disappeared during the export: {error}"
                 ) from error
             yield Path(temporary) / path
 

@@ -1,4 +1,4 @@
-"""What a bundle is made of: the manifest's entries, a run's record, and which archives are none."""
+"""The format of a bundle: the entries of the manifest, the record of a run, and the checks that reject other archives."""
 
 import json
 import math
@@ -92,7 +92,7 @@ def entry_of(raw: Mapping[str, Any]) -> BundleEntry:
     """A run's entry from the manifest."""
     run_id = str(raw["run_id"])
     if not _RUN_ID.fullmatch(run_id):
-        raise DataError(f"{run_id!r} is no run id")
+        raise DataError(f"{run_id!r} is not a run id")
     return BundleEntry(
         run_id,
         str(raw["experiment"]),
@@ -144,27 +144,27 @@ def refusal(info: zipfile.ZipInfo) -> str:
     name, mode = info.orig_filename, info.external_attr >> 16
     parts = name.split("/")
     if stat.S_ISLNK(mode) or (stat.S_IFMT(mode) and not stat.S_ISREG(mode)):
-        return "is no plain file"
+        return "is not a regular file"
     if (
         name != info.filename
         or "\\" in name
         or any(part in ("", ".", "..") for part in parts)
         or not name.isprintable()
     ):
-        return "is no name for a file below the bundle's folder"
+        return "is not a valid path within the bundle"
     if any(len(part.encode()) > 255 for part in parts) or len(name) > 2000:
-        return "has too long a name"
+        return "has a name that is too long"
     if info.flag_bits & 1:
         return "is encrypted"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return "is packed in a way that bundles are not"
-    return f"has {info.file_size:,} bytes, at most {LARGEST_FILE:,} are taken" if info.file_size > LARGEST_FILE else ""
+        return "is packed in a way that bundles do not use"
+    return f"has {info.file_size:,} bytes, and the limit is {LARGEST_FILE:,}" if info.file_size > LARGEST_FILE else ""
 
 
 def texts(raw: Mapping[str, Any]) -> dict[str, str]:
     """A mapping from text to text. Raises TypeError for any other."""
     if any(not isinstance(value, str) for value in raw.values()):
-        raise TypeError("a value is no text")
+        raise TypeError("a value is not text")
     return dict(raw)
 
 
@@ -173,7 +173,7 @@ def parsed(text: str | bytes, where: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise DataError(f"{where} is no JSON: {error}") from error
+        raise DataError(f"{where} is not JSON: {error}") from error
 
 
 @contextmanager
@@ -184,4 +184,4 @@ def sense(where: str) -> Iterator[None]:
     except DataError as error:
         raise error if str(error).startswith(where.split(":")[0]) else DataError(f"{where}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{where} does not hold what it has to: {error!r}") from error
+        raise DataError(f"{where} lacks required content: {error!r}") from error

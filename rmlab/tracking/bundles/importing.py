@@ -2,7 +2,7 @@
 
 Every file's hash is checked before anything is written. A run gets its tags, its status last of all, only when everything
 else is in the store: an import that was interrupted leaves runs that nobody takes for finished, and the next import goes on
-with these. A run keeps the id that it had where it was made as the tag `imported_run`.
+with these. A run keeps its original id as the tag `imported_run`.
 """
 
 import re
@@ -276,7 +276,7 @@ def _check(bundle: Bundle, entry: BundleEntry, record: Record) -> None:
     """Raises DataError for what a store would refuse in the middle of a run, or take for something else."""
     where = f"{bundle.path}: run {entry.name} ({entry.run_id})"
     if record.status not in ENDED:
-        raise DataError(f"{where} has the status {record.status!r}: only runs that have ended are carried")
+        raise DataError(f"{where} has the status {record.status!r}: only runs that have ended can be imported")
     if not entry.experiment or "/" in entry.experiment or len(entry.experiment) > LONGEST_NAME:
         raise DataError(f"{where}: {entry.experiment!r} cannot name an experiment")
     try:
@@ -286,9 +286,9 @@ def _check(bundle: Bundle, entry: BundleEntry, record: Record) -> None:
     for one in record.inputs:
         plain = all(one.get(key) is None or isinstance(one[key], str) for key in ("schema", "profile"))
         if not plain or not all(isinstance(one.get(key), str) for key in ("name", "digest", "source_type", "source")):
-            raise DataError(f"{where}: a data set is not described by name, digest, source_type and source")
+            raise DataError(f"{where}: a data set lacks name, digest, source_type or source")
         if not isinstance(one.get("tags"), dict) or not all(isinstance(v, str) for v in one["tags"].values()):
-            raise DataError(f"{where}: the data set {one['name']} has no tags that are texts")
+            raise DataError(f"{where}: the tags of data set {one['name']} are not text")
 
 
 def _check_room(bundle: Bundle, store: Store) -> None:
@@ -299,5 +299,5 @@ def _check_room(bundle: Bundle, store: Store) -> None:
     free = shutil.disk_usage(store.artifacts).free
     if bundle.size > free:
         raise RmlabError(
-            f"{bundle.path} unpacks to {bundle.size / 1e9:.1f} GB, {store.artifacts} has room for {free / 1e9:.1f} GB"
+            f"{bundle.path} unpacks to {bundle.size / 1e9:.1f} GB, but {store.artifacts} has only {free / 1e9:.1f} GB free"
         )

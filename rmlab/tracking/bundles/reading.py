@@ -147,7 +147,7 @@ class Bundle:
         """What the archive holds, by name. Raises DataError for what no bundle has."""
         infos = self._archive.infolist()
         if len(infos) > MOST_FILES:
-            raise DataError(f"{self.path} holds {len(infos):,} files: more than {MOST_FILES:,} is no bundle of runs")
+            raise DataError(f"{self.path} holds {len(infos):,} files, but a bundle of runs has at most {MOST_FILES:,}")
         members: dict[str, zipfile.ZipInfo] = {}
         for info in infos:
             reason = refusal(info)
@@ -168,25 +168,27 @@ class Bundle:
         if differing:
             name = differing[0]
             raise DataError(
-                f"{self.path}: {name!r} has {found.get(name, 'no')} bytes in the archive and "
-                f"{listed.get(name, 'no')} by the manifest ({len(differing)} such files). Get the bundle again."
+                f"{self.path}: {name!r} has {found.get(name, 'no')} bytes in the archive, but "
+                f"{listed.get(name, 'no')} in the manifest ({len(differing)} such files). Get the bundle again."
             )
         folders = {str(parent) for name in listed for parent in PurePosixPath(name).parents}
         if both := sorted(folders & listed.keys()):
-            raise DataError(f"{self.path}: {both[0]!r} is a file and a folder")
+            raise DataError(f"{self.path}: {both[0]!r} is both a file and a folder")
 
     def _read(self, name: str, members: Mapping[str, zipfile.ZipInfo], most: int) -> bytes:
         if name not in members:
-            raise DataError(f"{self.path} is no bundle of runs: it has no {name}. `rmlab runs export` writes bundles.")
+            raise DataError(
+                f"{self.path} is not a bundle of runs: it has no {name}. `rmlab runs export` writes bundles."
+            )
         if members[name].file_size > most:
-            raise DataError(f"{self.path}: {name} has {members[name].file_size:,} bytes, at most {most:,} are read")
+            raise DataError(f"{self.path}: {name} has {members[name].file_size:,} bytes, and the limit is {most:,}")
         with self._unpacked(name) as source:
             return source.read()
 
     def _text(self, entry: BundleEntry, file: BundledFile) -> str:
         if file.bytes > LARGEST_TEXT:
             raise DataError(
-                f"{self.path}: {entry.member(file)} has {file.bytes:,} bytes, at most {LARGEST_TEXT:,} are read"
+                f"{self.path}: {entry.member(file)} has {file.bytes:,} bytes, and the limit is {LARGEST_TEXT:,}"
             )
         parts: list[bytes] = []
         self._copy(entry, file, parts.append)
@@ -249,7 +251,7 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
     if path.is_dir() and not is_bundle(path):
-        raise DataError(f"{path} holds no {MANIFEST}: name a bundle, or the folder into which one was extracted")
+        raise DataError(f"{path} has no {MANIFEST}: name a bundle, or the folder that one was extracted to")
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rmlab-bundle-")))
         if path.is_dir():
@@ -266,14 +268,14 @@ def _opened(path: Path, file: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(f"{path} is no bundle, or was cut short on its way: {error}. Get it again.") from error
+        raise DataError(f"{path} is not a bundle, or was truncated in transfer: {error}. Get it again.") from error
 
 
 def _unpacked_whole(path: Path, archive: zipfile.ZipFile, target: Path) -> Path:
     """The one archive that a bundle which is packed as a whole holds."""
     size = archive.infolist()[0].file_size
     if size > LARGEST_WHOLE:
-        raise DataError(f"{path}: what it holds has {size:,} bytes, at most {LARGEST_WHOLE:,} are unpacked as a whole")
+        raise DataError(f"{path}: its content has {size:,} bytes, and at most {LARGEST_WHOLE:,} are unpacked at once")
     try:
         with archive.open(PACKED_RUNS) as source, target.open("xb") as out:
             shutil.copyfileobj(source, out)
@@ -287,7 +289,7 @@ def _archive_of(folder: Path, target: Path) -> zipfile.ZipFile:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_symlink():
-                raise DataError(f"{path} is a link: a bundle has none. Get the bundle again.")
+                raise DataError(f"{path} is a link, which bundles do not have. Get the bundle again.")
             if path.is_file():
                 with path.open("rb") as source, member(archive, path.relative_to(folder).as_posix()) as out:
                     shutil.copyfileobj(source, out)

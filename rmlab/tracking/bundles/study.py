@@ -64,7 +64,7 @@ def latest(infos: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
     kept = [info for info in drawn if info.run_id in ids]
     if not kept:
         raise UsageError(
-            f"none of {len(infos)} runs is a finished verifier or RL run, which a study's figures are drawn from"
+            f"none of {len(infos)} runs is a finished verifier or RL run, and the figures of a study need such runs"
         )
     groups: dict[str, dict[str, int]] = {}
     for info in (info for info in kept if "sweep" in info.tags):
@@ -74,11 +74,11 @@ def latest(infos: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
         if by_sweep and len(controls) > 1:
             found = ", ".join(f"{control} ({runs} runs)" for control, runs in controls.items())
             raise UsageError(
-                f"{group} has runs that share no figure, by control hash: {found}. Name one with --control."
+                f"{group} has runs that do not share figures, by control hash: {found}. Choose one with --control."
             )
     if by_sweep and len(groups) > 1:
         raise UsageError(
-            f"a study is one sweep at one preset; these are {'; '.join(groups)}: name them, or single runs"
+            f"a study is one sweep at one preset, and these are {'; '.join(groups)}: choose with --sweep and --preset, or name runs"
         )
     shown = {_group(info) for info in kept if "sweep" in info.tags}
     ids |= {info.run_id for info in of_kind if info.status == FAILED and _group(info) in shown}

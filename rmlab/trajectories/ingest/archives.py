@@ -27,7 +27,7 @@ from rmlab.trajectories.ingest.skipped import Skipped
 
 BLOBS = "blobs"
 LINK_BYTES = 4096  # the longest path
-REPLACED = "an earlier member of a name that stands again in the archive (what unpacks it keeps the last)"
+REPLACED = "an earlier member whose name occurs again in the archive (unpacking keeps the last)"
 OVER_TOTAL = "over the limit for one archive: unpack it yourself and import the folder"
 
 
@@ -112,7 +112,7 @@ def _with_links(
             followed.add(target)
             entries.append(replace(files[target], location=link))
         else:
-            entries.append(Skipped("link (leads to no file of the archive)", link))
+            entries.append(Skipped("link (to no file in the archive)", link))
     return sorted(
         (one for one in entries if not (one.location.path in followed and _is_blob(one.location.path))),
         key=lambda one: one.location.path,
@@ -166,7 +166,7 @@ def _tar(path: Path, location: Location, limits: ImportLimits, copy: IO[bytes]) 
     except DAMAGED as error:
         if not entries:
             raise
-        entries.append(Skipped(f"archive ends early ({first_line(error)}): what stands before that is read", location))
+        entries.append(Skipped(f"archive ends early ({first_line(error)}): what comes before that is read", location))
     last = {one.location.path: one for one in entries}
     counted = [
         one if isinstance(one, Skipped) or last[one.location.path] is one else Skipped(REPLACED, one.location)

@@ -27,7 +27,7 @@ def batches(path: Path, limits: ImportLimits | None = None, root: str = "") -> I
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
     if not (path.is_dir() or path.is_file()):
-        raise DataError(f"{path} is neither a file nor a folder: write what it gives into a file and name that")
+        raise DataError(f"{path} is neither a file nor a folder: save its content to a file and name that")
     root = (
         root or Path(os.path.normpath(path.absolute())).name or "root"
     )  # a link goes by its own name, not by what it leads to
@@ -103,8 +103,8 @@ def _refused(link: Path, inside: Path) -> str | None:
     if not target.exists():
         return "link (leads nowhere)"
     if not target.is_file():
-        return "link (to no plain file)"
-    return f"link (leads out of the folder that was named, to {target}: name that too)"
+        return "link (not to a regular file)"
+    return f"link (leads outside the named folder, to {target}: name that too)"
 
 
 def _file(path: Path, location: Location, limits: ImportLimits) -> SourceFile:

@@ -73,7 +73,7 @@ class SourceFile:
         """The whole file. Raises Skipped over the limit: what is unpacked is counted, not what the archive promises."""
         limit = self._limits.document
         over = Skipped(
-            f"over the limit of {limit // MB} MB for one document: split it, or write one record a line (.jsonl)"
+            f"over the limit of {limit // MB} MB for one document: split it, or write one record per line (.jsonl)"
         )
         if self.size > limit:
             raise over
@@ -166,10 +166,10 @@ def elements(stream: IO[bytes], largest: int) -> Iterator[Any]:
         text.at += 1
         if sign == "]":
             if text.next_sign():
-                raise Skipped(f"not JSON (more text behind the array of {number} elements)")
+                raise Skipped(f"not JSON (more text after the array of {number} elements)")
             return
         if sign != ",":
-            raise Skipped(f"not JSON (element {number}: no comma or bracket behind it)")
+            raise Skipped(f"not JSON (element {number}: no comma or bracket after it)")
 
 
 def _element(text: "_Text", number: int, largest: int) -> Any:

@@ -112,7 +112,7 @@ def lines(result: dict[str, Any], leaks_dropped: bool = False) -> list[str]:
         reports = counted(len(result["reports"]), "report states", "reports state")
         shown.append(f"labels found: {reports} {counted(stated, 'outcome')}")
     elif result["trajectories"] > result["labelled"]:
-        shown.append("labels found: none beside the trajectories; reports that lie elsewhere are named behind --labels")
+        shown.append("labels found: none beside the trajectories; name reports that lie elsewhere with --labels")
     if result["predictions"]:
         patches = sum(p["tasks"] for p in result["predictions"])
         files = counted(len(result["predictions"]), "file lists", "files list")
@@ -180,7 +180,7 @@ def _read(importer: Importer, paths: Sequence[str], labels: Sequence[Path]) -> l
         before = len(importer.imported.reports)
         importer.read(path, labels_only=True, root=root_of[path])
         if len(importer.imported.reports) == before:
-            raise DataError(f"{path}: no labels were found there. A report, an id list, a table or a matrix is needed.")
+            raise DataError(f"{path} contains no labels. Name a report, a list of ids, a table or a matrix.")
     return list(dict.fromkeys([*twice, *labels_twice]))
 
 

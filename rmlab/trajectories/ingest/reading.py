@@ -112,7 +112,7 @@ class Importer:
         self.imported.mended.append(f"{record.location}: {record.mended}")
         if self.options.strict:
             raise DataError(
-                f"{record.location} is not strict JSON ({record.mended}). Mend it, or import without --strict."
+                f"{record.location} is not strict JSON ({record.mended}). Fix it, or import without --strict."
             )
 
     def _attempt(self, record: RawRecord) -> bool:
@@ -186,7 +186,7 @@ class Importer:
         """Counts and names it; an error under `strict`, except files of other kinds, which lie beside every run."""
         if self.options.strict and skipped.reason != UNKNOWN:
             raise DataError(
-                f"{skipped.location}: {skipped.reason}. Mend or remove it, or import without --strict, which skips and counts it."
+                f"{skipped.location}: {skipped.reason}. Fix or remove it, or import without --strict, which skips and counts it."
             )
         self.imported.skipped[skipped.kind] += 1
         self.imported.skips.append(skipped)

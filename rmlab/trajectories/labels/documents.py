@@ -120,7 +120,7 @@ def _id_lists(fields: dict[str, Any], location: Location) -> list[Report]:
         for task in _instances(as_list(fields[key]) or list(as_dict(fields[key]))):  # a list, or reasons by instance
             report.fail(task, key)
     if unclear := _instances(fields.get("ambiguous_failure_ids")):
-        report.note = f"{len(unclear)} of its failures may be the environment's (ambiguous_failure_ids): they are taken as it lists them"
+        report.note = f"{len(unclear)} of its failures may be due to the environment (ambiguous_failure_ids): they are counted as listed"
     if "unresolved_ids" not in fields:  # reports of the first containerised harness
         settled = report.tasks
         _say_all(report, [[task for task in _instances(fields.get("completed_ids")) if task not in settled]], False)

@@ -120,7 +120,7 @@ def join(attempts: Sequence[LabelTarget], reports: Sequence[Report]) -> Joined:
     silent = {a.content: str(a.location) for a in attempts if a.joins and not a.own and a.content not in met}
     if taken and silent:
         result.notes.append(
-            f"{counted(len(silent), 'attempt has', 'attempts have')} no label: no report beside them is about them, "
+            f"{counted(len(silent), 'attempt has', 'attempts have')} no label, because no report beside them covers them, "
             f"first {min(silent.values())}"
         )
     left = [report for number, report in enumerate(reports) if number not in taken and not report.system]
@@ -199,13 +199,13 @@ class _Statements:
         if task in report.void and meant == 1 and task in report.unfinished:
             self.void.add(takers[0].content)
         if task in report.contradictions:
-            result.conflicts.append(f"{task}: {source} calls it resolved and unresolved")
+            result.conflicts.append(f"{task}: {source} lists it as both resolved and unresolved")
         elif task in report.unfinished:
             result.unfinished[f"{report.unfinished[task]} in {report.location}"] += len(takers)
         elif meant > 1:
             locations = ", ".join(sorted(str(a.location) for a in takers)[:3])
             result.ambiguous.append(
-                f"{task}: {source} states one outcome, {meant} attempts could be meant ({locations})"
+                f"{task}: {source} states one outcome, but it could mean any of {meant} attempts ({locations})"
             )
         else:
             self.outcomes[takers[0].content].append((report.outcome[task], source))
@@ -214,8 +214,8 @@ class _Statements:
 def _another_model_note(report: Report, model: str, others: Counter[str]) -> str:
     beside = counted(others.total(), "attempt beside it is", "attempts beside it are")
     return (
-        f"{report.location} is about {model}, {beside} of {min(others)}: not taken for them; "
-        "name it behind --labels if they are meant"
+        f"{report.location} is about {model}, {beside} of {min(others)}: not used for them; "
+        "name it with --labels if they are meant"
     )
 
 

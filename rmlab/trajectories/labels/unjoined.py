@@ -15,9 +15,9 @@ def of_nobody(reports: Sequence[Report], names: frozenset[str]) -> list[str]:
         if report.system:
             systems[str(report.location)].append(report.system)
     return [
-        f"{location} is about {counted(len(named), 'system')}, and no attempt carries the name of one "
+        f"{location} is about {counted(len(named), 'system')}, but no attempt has the name of one "
         f"({', '.join(sorted(named)[:3])}, ...): "
-        "import the run from a folder of its system's name"
+        "import the run from a folder named after its system"
         for location, named in systems.items()
         if names and not any(token(system) in names for system in named)
     ]
@@ -46,17 +46,17 @@ def unjoined(
             continue
         if not tasks & read.keys():
             why = (
-                f"none of its {counted(len(tasks), 'task')} was read (it names {min(tasks)}, read was {min(read.values())}). "
-                "A report joins by the ids of its tasks: name the trajectories of this run"
+                f"none of its {counted(len(tasks), 'task')} was read (it lists {min(tasks)}; {min(read.values())} was read). "
+                "Reports are joined by task id: name the trajectories of this run"
             )
         elif not tasks & joining:
-            why = "the attempts at its tasks are rows that name no run, model or patch, and take only the label of their own row"
+            why = "the attempts at its tasks are rows without a run, model or patch, which only take the label of their own row"
         elif any(report.explicit for report in together):
-            why = "it goes by the name of another run than the attempts at its tasks: import that run's folder alone"
+            why = "its run has a different name from that of the attempts at its tasks: import that run's folder alone"
         else:
             why = (
-                "it goes by another run's name, or lies in another run's folder, than the attempts at its tasks. "
-                "Name it behind --labels if it is about them, or put it into their run's folder"
+                "its run name or folder differs from that of the attempts at its tasks. "
+                "Name it with --labels if it is about them, or put it into their run's folder"
             )
         lines.append(f"{location} labels no attempt: {why}")
     return lines

@@ -101,7 +101,7 @@ def test_a_source_that_was_named_and_is_not_there_is_an_error(runs_folder: Path,
         lambda: draw_figures(source=nowhere),
         lambda: list_runs(store=nowhere),
     ):
-        with pytest.raises(StoreError, match=r"nowhere\.db: there is no such store: name one by its URL or file"):
+        with pytest.raises(StoreError, match=r"nowhere\.db: there is no such store\. Name the URL or file of a store"):
             read()
 
 

@@ -127,7 +127,7 @@ def test_the_weakest_level_is_taken_only_where_it_is_asked_for(weak_machine, cap
     with pytest.raises(RmlabError) as error:
         Sandbox(workers=1)
     assert str(error.value) == (
-        "No sandbox that keeps programs in can be had on this machine: no namespaces (not in this test); no seccomp (not in "
+        "This machine offers no sandbox that isolates programs: no namespaces (not in this test); no seccomp (not in "
         "this test). sandbox.allow_weak=true runs model-written code with resource limits alone: it can read and change files, "
         "end processes and forge its label."
     )
@@ -151,7 +151,7 @@ def test_doctor_tells_the_weakest_level_from_the_others(request):
     request.getfixturevalue("weak_machine")
     (found,) = doctor.sandbox()
     assert found.verdict == "note"
-    assert "only with sandbox.allow_weak=true; isolation: limits: rlimits, as" in found.text
+    assert "needs sandbox.allow_weak=true; isolation: limits: rlimits, as" in found.text
 
 
 @pytest.mark.skipif(not ROOT, reason="this is an ordinary user already: every other test shows it")

@@ -100,5 +100,5 @@ except RmlabError as error:
     print(error)
 """
     assert said(code) == (
-        "A sandbox worker cannot be started: Too many open files; raise `ulimit -n`, or take fewer workers.\n"
+        "A sandbox worker cannot be started: Too many open files; raise `ulimit -n`, or use fewer workers.\n"
     )

@@ -161,7 +161,7 @@ def trouble(kind):
         stalled.touch()
         if kind == "stand still":
             os._exit(EXIT_CODE)
-        raise Stopped("the lease could not be renewed. The same command goes on from the last checkpoint.")
+        raise Stopped("the lease could not be renewed. The same command continues from the last checkpoint.")
     if kind == "endless":
         time.sleep(86400)
     if kind == "exit":

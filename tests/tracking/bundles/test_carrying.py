@@ -167,7 +167,7 @@ def test_what_is_exported_is_what_was_meant(store: Store, bundle: Path, tmp_path
     assert names(policy[:10]) == {"grpo"}
     under_way = RunLogger.start(store, "data_scale", "under way", kind="verifier")
     assert export_runs(store, tmp_path / "some.zip", show=False).running == ["under way"]
-    with pytest.raises(UsageError, match="under way: export it when it has ended"):
+    with pytest.raises(UsageError, match="under way is still running: export it when it has ended"):
         names(under_way.run_id)
     with pytest.raises(UsageError, match=r"no run to export, sweep data_scal .*: data_scale, label_ratio"):
         names(sweep="data_scal")
