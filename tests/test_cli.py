@@ -138,7 +138,7 @@ def test_runs_are_listed(where: Path, empty_database: Path, monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "120")
     code, out, _ = rmlab_here("runs", "list", "--sweep", "data_scale")
     assert code == 0
-    for words in ("data_scale=2000 s1", "finished", "0.765", run.run_id):
+    for words in ("data_scale=2000 s1", "finished", "0.765", run.run_id[:8]):
         assert words in out
     assert "no runs of sweep other" in rmlab_here("runs", "list", "--sweep", "other")[1]
 

@@ -207,12 +207,13 @@ def _policies(sides: "Sequence[_Side]") -> "tuple[TrackedRun, TrackedRun] | None
 
 def _show_scores(compared: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Column, Table
+    from rich.table import Table
+
+    from rmlab.console_table import print_table
 
     console = Console(highlight=False, markup=False)
-    names = Column("metric", min_width=max(map(len, SHOWN)))  # a name that is cut cannot be looked up
     title = counted(compared["trajectories"], "attempt")
-    table = Table(names, "A", "B", "A - B", "95 %", "p", title=title, title_justify="left")
+    table = Table("metric", "A", "B", "A - B", "95 %", "p", title=title, title_justify="left")
     for name in SHOWN:
         values = compared["metrics"].get(name) or {}
         curve = "difference" not in values
@@ -224,17 +225,20 @@ def _show_scores(compared: dict[str, Any]) -> None:
                 f"{ends[0]:+.4f} to {ends[1]:+.4f}" if ends else "",
                 number(value["p"], 4),
             )
-    console.print(table)
+    print_table(console, table)
     console.print(
         f"p: two-sided, from {compared['swaps']:,} swaps of whole clusters ({compared['clusters']:,}); for pooled AUC and ECE, which mix "
         f"clusters, from {compared['replicates']:,} resamples. One comparison, no correction.",
         style="dim",
+        soft_wrap=not console.is_terminal,
     )
 
 
 def _show_policies(rates: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
+
+    from rmlab.console_table import print_table
 
     console = Console(highlight=False, markup=False)
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
@@ -248,8 +252,9 @@ def _show_policies(rates: dict[str, Any]) -> None:
                 f"{row['difference']:+.3f}",
                 f"{row['low']:+.3f} to {row['high']:+.3f}",
             )
-    console.print(table)
+    print_table(console, table)
     console.print(
         "Intervals over clusters of held-out tasks. With one run each, they do not include the variation between seeds.",
         style="dim",
+        soft_wrap=not console.is_terminal,
     )

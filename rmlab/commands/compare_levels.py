@@ -155,18 +155,16 @@ def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
     from rich.table import Table
 
     from analysis.level_tests import p_words, power, verdict
+    from rmlab.console_table import print_table
 
     console = Console(highlight=False, markup=False)
-    if not console.is_terminal:  # for a pipe: nothing cut
-        console.width = 200
-    console.print(title, markup=False, soft_wrap=True)
-    table = Table(box=None)
-    for column in ("metric", "seeds", "A - B", "95 %", "p", "p (Holm)", "80 % power from (alone / Holm)", ""):
-        table.add_column(column, no_wrap=True)
+    console.print(title, soft_wrap=not console.is_terminal)
+    columns = ("metric", "seeds", "A - B", "95 %", "p", "p (Holm)", "80 % power from (alone / Holm)", "")
+    table = Table(*columns, box=None)
     for arm, test in tests:
         ends = f"{test.ci95[0]:+.4f} to {test.ci95[1]:+.4f}" if test.ci95 else ""
         numbers = ["-" if test.difference is None else f"{test.difference:.4f}", *map(p_words, (test.p, test.p_holm))]
         table.add_row(
             f"{test.metric} {arm}".strip(), str(test.seeds), numbers[0], ends, *numbers[1:], power(test), verdict(test)
         )
-    console.print(table)
+    print_table(console, table)

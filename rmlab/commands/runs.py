@@ -26,6 +26,7 @@ StoreOption = Annotated[
 
 PREFIXES = ("", "eval/", "rl/", "train/")
 FACTS = ("name", "kind", "status", "sweep", "preset", "level", "arm", "started", "minutes")
+SHORT = 8  # characters of an id in a table; `rmlab runs list --csv` has it whole
 NAMED = 5  # of many, so many are named
 
 
@@ -49,19 +50,23 @@ def list_runs(
     from rmlab.tracking.bundles.reading import is_bundle, open_bundle
     from rmlab.tracking.leases import LeaseMonitor, close_dead
     from rmlab.tracking.query import runs
+    from rmlab.tracking.run_index import run_infos
     from rmlab.tracking.store import Store, default_uri
 
     tags = {name: value for name, value in (("sweep", sweep), ("kind", kind)) if value}
     found: Sequence[AnyRun]
     if store and is_bundle(Path(store)):
         with open_bundle(Path(store)) as bundle:
-            inside = [run for run in bundle.runs() if tags.items() <= run.tags.items()]
+            every = bundle.runs()
+        ids = [run.run_id for run in every]
+        inside = [run for run in every if tags.items() <= run.tags.items()]
         found = sorted(inside, key=lambda run: -run.start_time)
     else:
         opened = Store.to_read(store)
         found = runs(opened, tags=tags) if opened else []
         if opened and close_dead(opened, [run for run in found if run.end_time is None], LeaseMonitor()):
             found = runs(opened, tags=tags)
+        ids = [info.run_id for info in run_infos(opened)] if opened else []
     if not found:
         print(
             f"no runs{''.join(f' of {name} {value}' for name, value in tags.items())} in {store or default_uri()}",
@@ -74,7 +79,7 @@ def list_runs(
     if as_csv:
         _write_csv(chosen)
     else:
-        _draw(chosen)
+        _draw(chosen, ids)
         if len(chosen) < len(found):
             print(f"{len(chosen)} of {counted(len(found), 'run')}")
 
@@ -221,30 +226,35 @@ def _facts(run: "AnyRun") -> dict[str, str]:
     return {"name": run.name, "status": status, **tags, "started": started, "minutes": minutes}
 
 
-def _draw(found: "Sequence[AnyRun]") -> None:
+def short_ids(ids: "Sequence[str]") -> dict[str, str]:
+    """The beginning of each id that no other one has, of the same length for all."""
+    length = next(n for n in range(SHORT, 33) if n == 32 or len({one[:n] for one in ids}) == len(set(ids)))
+    return {one: one[:length] for one in ids}
+
+
+def _draw(found: "Sequence[AnyRun]", ids: Sequence[str]) -> None:
+    """ids: of all runs there are, listed or not."""
     from rich.console import Console
     from rich.table import Table
 
+    from rmlab.console_table import print_table
     from rmlab.tracking.views import DIGITS, HEADLINE
 
     shown = [name for name in HEADLINE.values() if any(name in run.metrics for run in found)]
-    table = Table(box=None)
-    for name in ("run", "kind", "status", "preset", *shown, "minutes", "started", "id"):
-        table.add_column(name, no_wrap=name != "run", overflow="fold")  # a long name takes lines, and is not cut
+    table = Table("run", "id", "kind", "status", "preset", *shown, "minutes", "started", box=None)
+    short = short_ids([*ids, *(run.run_id for run in found)])
     for run in found:
         facts = _facts(run)
         values = [f"{run.metrics[name]:.{DIGITS}g}" if name in run.metrics else "" for name in shown]
         table.add_row(
-            *(facts[name] for name in ("name", "kind", "status", "preset")),
+            facts["name"],
+            short[run.run_id],
+            *(facts[name] for name in ("kind", "status", "preset")),
             *values,
             facts["minutes"],
             facts["started"],
-            run.run_id,
         )
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:  # for a pipe: nothing cut
-        console.width = 1000
-    console.print(table, soft_wrap=True)
+    print_table(Console(highlight=False, markup=False), table)
 
 
 def _write_csv(found: "Sequence[AnyRun]") -> None:

@@ -1,6 +1,5 @@
 """A report as tables in a terminal."""
 
-import sys
 from collections.abc import Container
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,25 +22,28 @@ number = partial(wording.number, digits=4)
 def show(title: str, report: Report) -> None:
     """Prints a report. title: what it is of. report: of `rmlab.metrics.report`, with `baselines`, `selection` and `notes` where there."""
     from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
-    console.print(f"[bold]{escape(title)}[/bold]: {escape(summary(report))}")
+    from rmlab.console_table import print_table
+
+    console = Console(highlight=False, markup=False)
+    whole = not console.is_terminal  # a pipe gets each sentence on one line
+    console.print(Text.assemble((title, "bold"), ": ", summary(report)), soft_wrap=whole)
     for line in how_far(report):
-        console.print(line, style="dim")
+        console.print(line, style="dim", soft_wrap=whole)
     for note in report.get("notes", ()):
-        console.print(f"  {note}", style="dim", markup=False)
-    console.print(_curve_table(report))
+        console.print(f"  {note}", style="dim", soft_wrap=whole)
+    print_table(console, _curve_table(report))
     if report["score_rate"] == 0:
         console.print("No attempt has a score, so there are no metrics of scores.", style="dim")
         return
-    console.print(_metric_table(report))
+    print_table(console, _metric_table(report), sentences=True)
     if report["post_hoc"] is not None:
-        console.print(_post_hoc_table(report))
+        print_table(console, _post_hoc_table(report))
     if report.get("selection") is not None:
-        console.print(_selection_table(report["selection"]))
+        print_table(console, _selection_table(report["selection"]))
     if "baselines" in report:
-        console.print(_baseline_table(report))
+        print_table(console, _baseline_table(report), sentences=True)
 
 
 def summary(report: Report) -> str:
@@ -169,7 +171,7 @@ def _curve_table(report: Report) -> "Table":
     header, rows = curves(report, with_interval=("rm_at_k", "pass_at_k"))
     shown = _table("Best of k")
     for name in header:
-        shown.add_column(name, justify="right", no_wrap=name == "95 %" or len(header) < 8)
+        shown.add_column(name, justify="right")
     for row in rows:
         shown.add_row(*row)
     return shown
@@ -177,14 +179,14 @@ def _curve_table(report: Report) -> "Table":
 
 def _metric_table(report: Report) -> "Table":
     shown = _table("Metrics")
-    shown.add_column("", no_wrap=True)
-    shown.add_column("value", justify="right", no_wrap=True)
-    shown.add_column("95 %", justify="right", no_wrap=True)
+    shown.add_column("")
+    shown.add_column("value", justify="right")
+    shown.add_column("95 %", justify="right")
     shown.add_column("", style="dim")
     notes = notes_of(report)
     for section, metrics in registry.sections().items():
         shown.add_section()
-        shown.add_row(f"[bold]{section}[/bold]")
+        shown.add_row(section, style="bold")
         for metric in metrics:
             value, ends = report[metric.name], report["ci95"].get(metric.name)
             shown.add_row(f"  {metric.label}", number(value), interval(ends), notes.get(metric.name, ""))
@@ -199,7 +201,7 @@ def _post_hoc_table(report: Report) -> "Table":
     )
     header, rows = calibrated(report)
     for name in header:
-        shown.add_column(name, justify="right" if name else "left", no_wrap=True)
+        shown.add_column(name, justify="right" if name else "left")
     for row in rows:
         shown.add_row(*row)
     return shown
@@ -228,21 +230,19 @@ def _selection_table(selection: dict[str, Any]) -> "Table":
         + (f" ({counted(selection['untested'], 'attempt')} without tests ranked last)" if selection["untested"] else "")
     )
     for name in ("k", "execution free", "execution based", "hybrid"):
-        shown.add_column(name, justify="right", no_wrap=True)
+        shown.add_column(name, justify="right")
     for k in selection["hybrid"]:
         shown.add_row(k, *(number(selection[name][k]) for name in ("execution_free", "execution_based", "hybrid")))
     return shown
 
 
 def _baseline_table(report: Report) -> "Table":
-    from rich.markup import escape
-
     header, rows = beside_baselines(report)
     shown = _table("Without a verifier")
     for name in header:
         shown.add_column(name, justify="right" if name else "left")
     for row in rows:
-        shown.add_row(*map(escape, row))
+        shown.add_row(*row)
     return shown
 
 

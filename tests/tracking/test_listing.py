@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from rmlab.commands.runs import list_runs
+from rmlab.commands.runs import list_runs, short_ids
 from rmlab.errors import UsageError
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -101,3 +101,12 @@ def test_a_long_name_is_not_cut_in_a_terminal(
     assert "…" not in said
     assert all(word in said for word in name.split())
     assert " stopped " in said
+
+
+def test_ids_in_a_list_are_as_long_as_they_must_be(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    alike = ["0123456789" + "a" * 22, "0123456789" + "b" * 22, "c" * 32]
+    assert list(short_ids(alike).values()) == ["0123456789a", "0123456789b", "c" * 11]
+    with RunLogger.start(store, "verifiers", "one", kind="verifier") as run:
+        pass
+    list_runs()
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["one", run.run_id[:8]]
