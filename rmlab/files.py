@@ -133,6 +133,14 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
         )
 
 
+def check_input(path: Path, remedy: str = "", of_folder: str = "Name a file in it.") -> None:
+    """Raises DataError where a file to read is not there, or is a folder. remedy, of_folder: sentences on what to do then."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, not a file. {of_folder}")
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file{f'. {remedy}' if remedy else ''}")
+
+
 def _linked(path: Path) -> Path:
     """Where a link leads, else the path as it is: what is written takes the place of the target, and the link stays."""
     path = Path(path)

@@ -20,8 +20,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose
-from rmlab.errors import DataError, UsageError
-from rmlab.files import MODEL, check_folder, only_writer
+from rmlab.errors import UsageError
+from rmlab.files import MODEL, check_folder, check_input, only_writer
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines, hashed_values
 from rmlab.microswe.loading import load_tasks, read_joined
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, warn_if_weak
@@ -82,9 +82,9 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
     read_joined(
         settings.tasks, settings.more_tasks
     )  # what may not be joined, or is not there, is said before anything is made of it
-    if settings.repairs.each and not Path(settings.repairs.corpus).is_file():
-        raise DataError(
-            f"repairs.corpus={settings.repairs.corpus}: there is no such file. `rmlab pretrain only_corpus=true` builds one."
+    if settings.repairs.each:
+        check_input(
+            Path(settings.repairs.corpus), "repairs.corpus names it; `rmlab pretrain only_corpus=true` builds one."
         )
     with ExitStack() as stack:
         stack.enter_context(only_writer(folder))

@@ -329,7 +329,8 @@ def _settings(config: DictConfig) -> VerifierRun:
 
 def _file_identity(path: Path) -> str:
     if not path.is_file():
+        there_is = "it is a folder" if path.is_dir() else "there is no such file"
         raise DataError(
-            f"data.tasks={path}: there is no such file. Name the tasks file that the trajectories were collected from."
+            f"data.tasks={path}: {there_is}. Name the tasks file that the trajectories were collected from."
         )
     return file_fingerprint(path)

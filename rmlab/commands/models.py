@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.errors import DataError, UsageError
-from rmlab.files import MODEL, atomic_folder, check_folder
+from rmlab.files import MODEL, atomic_folder, check_folder, check_input
 
 if TYPE_CHECKING:
     from rmlab.models.gguf import GgufLlama
@@ -134,7 +134,7 @@ def _record(vocabulary: int | None, corpus: Sequence[Path]) -> dict[str, Any]:
     record: dict[str, Any] = {"from": REQUIREMENT, "file": FILE, "fingerprint": FINGERPRINT, "license": "Apache-2.0"}
     if vocabulary is not None:
         for path in corpus:
-            _check_file(path)
+            check_input(path)
         texts = {path.name: file_fingerprint(path) for path in corpus}
         record["vocabulary"] = {"tokens": vocabulary, "corpus": texts}
     return record
@@ -184,11 +184,6 @@ def _texts_of(path: Path) -> Iterator[str]:
             yield render(trajectory) + (YES, NO)[number % 2]
     else:
         yield from (document.text for document in read_corpus(path).documents)
-
-
-def _check_file(path: Path) -> None:
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
 
 
 def _known(name: str) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rmlab.errors import DataError
-from rmlab.files import atomic_path
+from rmlab.files import atomic_path, check_input
 from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.record import Split
 
@@ -90,8 +90,7 @@ def write_tasks(path: Path, tasks: list[Task], metadata: dict[str, str]) -> None
 def read_tasks(path: Path) -> tuple[list[Task], dict[str, str]]:
     """Reads a tasks file and its metadata. Raises DataError where it is missing, corrupt, altered or repeats a task."""
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file. `rmlab tasks build` writes one (with the extra `tasks`).")
+    check_input(path, "`rmlab tasks build` writes one (with the extra `tasks`).", "Name the tasks file in it.")
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:

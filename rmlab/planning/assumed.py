@@ -22,6 +22,7 @@ from rmlab.errors import DataError
 from rmlab.models.config import ModelConfig
 from rmlab.models.cost import ModelShape, known_shape, read_shape, shape_of
 from rmlab.paths import portable
+from rmlab.trajectories.set_file import check_set_file
 
 EPISODE_TOKENS, ISSUE_TOKENS, SAID_TOKENS, EPISODE_TURNS = 300, 180, 40, 5
 """Of an attempt in micro-SWE by a language model: in all, in front of its first turn, said by it, and its turns
@@ -112,8 +113,7 @@ class Texts:
 
 def read_texts(path: Path) -> Texts:
     """Reads the lengths of texts, not their tokens. Raises DataError where the file is not a trajectory set."""
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
+    check_set_file(path)
     state = path.stat()
     return _read(path.resolve(), state.st_mtime_ns, state.st_size)
 

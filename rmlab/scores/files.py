@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.files import check_input
 from rmlab.trajectories.ingest.compression import compression, plain_name, unpacked
 
 KEY = "key"
@@ -118,8 +119,7 @@ def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:
             f"{path}: a score table ends in .csv, .jsonl, .json or .parquet, not in {suffix or 'nothing'}"
             " (.tsv is read too, and text files may be compressed: .gz, .zst, .bz2 or .xz)"
         )
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file. `rmlab score` writes a score table.")
+    check_input(path, "`rmlab score` writes a score table.")
     try:
         yield from reader(path, wanted)
     except UnicodeDecodeError as error:

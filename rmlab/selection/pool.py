@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.record import SPLITS, Split
+from rmlab.trajectories.set_file import NAMED_BY, check_set_file
 
 COLUMNS = ["trajectory_id", "cluster", "source", "policy", "resolved", "split"]
 
@@ -58,11 +59,7 @@ class PoolIndex:
 def read_index(path: Path | str) -> PoolIndex:
     """Reads the index of a trajectory file, once a process while the file stays as it is. Raises DataError with file and reason."""
     path = Path(path)
-    if not path.is_file():
-        raise DataError(
-            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it "
-            "(for that of a preset or of data=NAME, its file in conf says where it comes from)."
-        )
+    check_set_file(path, NAMED_BY)
     state = path.stat()
     return _read_index(path.resolve(), (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))
 

@@ -7,5 +7,6 @@ parts            a set during collection: finished attempts in files, and the fi
 splitting        parts by repository, task or time; no cluster, task or issue lies in two parts
 ingest, readers  attempts of other people's agents become records
 labels           labels from reports, joined to attempts
+set_file         whether a path can be a set, with what helps where it is a folder or not there
 store            Parquet files of trajectories, read and written whole or a row group at a time
 """

@@ -18,6 +18,7 @@ from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.record import Message, Split, Trajectory
+from rmlab.trajectories.set_file import check_set_file
 
 SCHEMA = pa.schema(
     [
@@ -172,8 +173,7 @@ def _metadata(schema: pa.Schema) -> dict[str, str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file. `rmlab collect` and `rmlab import` write one.")
+    check_set_file(path)
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:

@@ -18,6 +18,7 @@ from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig
 from rmlab.selection.weak_tests import WeakLabels, weak_labels
 from rmlab.trajectories.record import Split, Trajectory
+from rmlab.trajectories.set_file import NAMED_BY, check_set_file
 from rmlab.trajectories.splitting import check_parts
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.verifiers.answer import lesson_part, verifier_tokenizer
@@ -206,11 +207,7 @@ READ: tuple[Split, ...] = ("supervised", "verifier", "validation", "evaluation")
 
 def validated_pool(path: Path) -> TrajectorySet:
     """The whole pool of a file, with its parts apart and its prompts free of outcomes. Raises DataError."""
-    if not path.is_file():
-        raise DataError(
-            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it "
-            "(for that of a preset or of data=NAME, its file in conf says where it comes from)."
-        )
+    check_set_file(path, NAMED_BY)
     return _validated(path.resolve(), file_fingerprint(path))
 
 

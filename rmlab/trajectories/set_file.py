@@ -1,0 +1,23 @@
+"""Is a path a file that may be a trajectory set? Asked wherever a set is opened, before a reader of Parquet sees the path."""
+
+from pathlib import Path
+
+from rmlab.files import check_input
+
+WRITERS = "`rmlab collect` and `rmlab import` write one."
+NAMED_BY = (
+    "`rmlab collect` or `rmlab trajectories split` writes one; data.path names it (for that of a preset or of data=NAME, its file "
+    "in conf says where it comes from)."
+)
+"""For sets that a configuration names."""
+
+
+def check_set_file(path: Path, remedy: str = WRITERS) -> None:
+    """Raises DataError where there is no such file, or where it is a folder. remedy: said where nothing is there."""
+    inside = sorted(path.glob("*.parquet")) if path.is_dir() else []
+    of_folder = (
+        f"Name a set in it, e.g. {inside[0]}."
+        if inside
+        else f"`rmlab import auto {path} -o set.parquet` makes a set of the attempts in it."
+    )
+    check_input(path, remedy, of_folder)
