@@ -20,7 +20,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
-from rmlab.files import check_output, only_writer
+from rmlab.files import PARQUET, check_output, only_writer
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.made_before import made_before
 from rmlab.microswe.build.bugs import BuildConfig
@@ -59,7 +59,7 @@ def run(config: DictConfig, command: str = "rmlab tasks build", force: bool = Fa
             if name not in SOURCES:
                 raise UsageError(f"{key}: there is no source {name!r}; the sources are {', '.join(SOURCES)}")
     path = REPOSITORY / settings.output
-    check_output(path)
+    check_output(path, endings=PARQUET)
     with only_writer(path, "the tasks file"):
         run_hash = config_hash(config, settings)
         if not force and made_before(path, run_hash):

@@ -25,7 +25,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
-from rmlab.files import check_output, exclusive, only_writer
+from rmlab.files import PARQUET, check_output, exclusive, only_writer
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
@@ -178,7 +178,7 @@ def _settings(config: DictConfig) -> CollectConfig:
         raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
     if both := set(settings.policy) & set(settings.language):
         raise UsageError(f"{sorted(both)[0]} is the name of a script and of a language model: rename one of them")
-    check_output(Path(settings.output), [Path(settings.tasks)])
+    check_output(Path(settings.output), [Path(settings.tasks)], PARQUET)
     return settings
 
 

@@ -23,7 +23,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import RmlabError, UsageError
-from rmlab.files import MODEL, atomic_folder, check_folder, only_writer, write_text
+from rmlab.files import MODEL, PARQUET, atomic_folder, check_folder, check_output, only_writer, write_text
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import BASE
@@ -153,6 +153,7 @@ def the_corpus(settings: PretrainConfig) -> Corpus:
     """The corpus file, built first where it is not there."""
     path = REPOSITORY / settings.corpus
     if not path.is_file():
+        check_output(path, endings=PARQUET)
         write_corpus(path, build_corpus(settings.text, REPOSITORY, settings.runtime.progress))
     corpus = read_corpus(path)
     print(

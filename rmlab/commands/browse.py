@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmlab.errors import DataError, UsageError
-from rmlab.files import check_output
+from rmlab.files import PAGE, check_output
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def browse(
     if port is not None and not serve:
         raise UsageError("--port needs --serve")
     if out is not None:
-        check_output(out, [scores, trajectories, *([turns] if turns else [])])
+        check_output(out, [scores, trajectories, *([turns] if turns else [])], PAGE)
     attempts = read(scores, trajectories, turns, columns or [])
     print(*attempts.notes, sep="\n")
     title = scores.name

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.errors import DataError, UsageError
-from rmlab.files import check_output, write_text
+from rmlab.files import PAGE, check_output, write_text
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def evaluate(
             "--training-prior needs --validation: the prior-corrected ECE also uses the base rate of the validation table"
         )
     if html is not None:
-        check_output(html, [*scores, *filter(None, (trajectories, validation))])
+        check_output(html, [*scores, *filter(None, (trajectories, validation))], PAGE)
     names = column_names(columns or [])
     pool = None if trajectories is None else read_trajectories(trajectories)
     joined = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.errors import DataError, UsageError
-from rmlab.files import check_output
+from rmlab.files import PARQUET, check_output
 from rmlab.trajectories.readers.registry import format_names, formats_named
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def import_trajectories(
         raise UsageError(f"--leaks {leaks!r}: must be report (list them) or drop (leave such attempts out)")
     if any(not name.removeprefix(importing.HUB).strip() for name in paths):
         raise UsageError("a path is empty (a variable without a value?): name what to read")
-    check_output(out, [Path(name) for name in paths if not name.startswith(importing.HUB)] + labels)
+    check_output(out, [Path(name) for name in paths if not name.startswith(importing.HUB)] + labels, PARQUET)
     options = ImportOptions(formats_named(format_name), strict, leaks == "drop")
     result, shown = importing.import_trajectories(paths, out, labels, options, source)
     end = [f"written to {out}"] if result.rows else []

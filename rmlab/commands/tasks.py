@@ -12,7 +12,7 @@ import typer
 import rmlab
 from rmlab.commands.common import Overrides, of_program
 from rmlab.errors import DataError, UsageError
-from rmlab.files import check_output, write_text
+from rmlab.files import PARQUET, check_output, write_text
 
 if TYPE_CHECKING:
     from rmlab.microswe.task import Task
@@ -62,8 +62,8 @@ def apart(
         )
     if len({path.resolve() for path in (supervised, rest, beside)}) < 3:
         raise UsageError("--supervised, --rest and --beside must be three different files")
-    check_output(supervised, [source, beside])
-    check_output(rest, [beside])
+    check_output(supervised, [source, beside], PARQUET)
+    check_output(rest, [beside], PARQUET)
     stay, going = demonstration_split(tasks, there, share, seed)
     named = ["--beside", beside.name, "--supervised", supervised.name, "--rest", rest.name]
     command = shlex.join(["rmlab", "tasks", "apart", source.name, *named, "--share", str(share), "--seed", str(seed)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from rmlab.errors import DataError, UsageError
-from rmlab.files import check_output
+from rmlab.files import PARQUET, check_output
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def join(
     from rmlab.trajectories.parts import union
     from rmlab.trajectories.store import write_trajectories
 
-    check_output(out, paths)
+    check_output(out, paths, PARQUET)
     pool = union(paths)
     pool = write_trajectories(out, pool.trajectories, pool.metadata)
     policies = Counter(t.policy for t in pool.trajectories)
@@ -90,7 +90,7 @@ def split(
     from rmlab.trajectories.splitting import parse_shares, split_set
 
     shares = parse_shares(part or [])
-    check_output(out, [path])
+    check_output(out, [path], PARQUET)
     if not 0 <= near <= 1:
         raise UsageError(f"--near {near:g}: must be a share from 0 (do not compare) to 1")
     result = split_set(path, out, cast("By", by), shares, seed, near)

@@ -98,19 +98,19 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("import", "nope", "x", "-o", "o"), 2, "there is no format 'nope': auto, mini-swe-agent"),
-        (("import", "auto", "nowhere.zip", "-o", "o"), 1, "nowhere.zip: there is no such file or folder"),
-        (("import", "auto", "-o", "o"), 2, "Missing argument"),
-        (("trajectories", "split", "nowhere", "-o", "o"), 1, "nowhere: there is no such file"),
+        (("import", "nope", "x", "-o", "o.parquet"), 2, "there is no format 'nope': auto, mini-swe-agent"),
+        (("import", "auto", "nowhere.zip", "-o", "o.parquet"), 1, "nowhere.zip: there is no such file or folder"),
+        (("import", "auto", "-o", "o.parquet"), 2, "Missing argument"),
+        (("trajectories", "split", "nowhere", "-o", "o.parquet"), 1, "nowhere: there is no such file"),
         (("trajectories", "lengths", STARTER / "README.md"), 1, "is not a readable Parquet file"),
         (("trajectories", "show", STARTER / "trajectories.parquet", "nope"), 1, "has no trajectory and no task 'nope'"),
         (
-            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--part", "x=1"),
+            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o.parquet", "--part", "x=1"),
             2,
             "--part x=1: write PART=SHARE",
         ),
         (
-            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--near", "nan"),
+            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o.parquet", "--near", "nan"),
             2,
             "--near nan: must be a share",
         ),
@@ -120,10 +120,22 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
             "is also an input",
         ),
         (("import", "auto", STARTER / "README.md", "-o", STARTER / "README.md"), 2, "README.md is also an input"),
-        (("import", "auto", "", "-o", "o"), 2, "a path is empty"),
-        (("import", "auto", "hf:", "-o", "o"), 2, "a path is empty"),
-        (("import", "auto", "/dev/zero", "-o", "o"), 1, "/dev/zero is neither a file nor a folder"),
-        (("import", "auto", "x" * 300, "-o", "o"), 1, "File name too long"),
+        (("import", "auto", "", "-o", "o.parquet"), 2, "a path is empty"),
+        (("import", "auto", "hf:", "-o", "o.parquet"), 2, "a path is empty"),
+        (("import", "auto", "/dev/zero", "-o", "o.parquet"), 1, "/dev/zero is neither a file nor a folder"),
+        (
+            ("import", "auto", STARTER / "README.md", "-o", "o.csv"),
+            2,
+            "o.csv ends in .csv: the file to write must end in .parquet",
+        ),
+        (
+            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o"),
+            2,
+            "must end in .parquet, e.g. o.parquet",
+        ),
+        (("collect", "output=o.csv"), 2, "o.csv ends in .csv: the file to write must end in .parquet"),
+        (("evaluate", "t.csv", "--html", "page/"), 2, "page ends in nothing: the file to write must end in .html"),
+        (("import", "auto", "x" * 300, "-o", "o.parquet"), 1, "File name too long"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_an_exit_code(
@@ -134,12 +146,12 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
     assert found == code
     assert words in err
     assert err.strip().count("\n") == 0
-    assert not (tmp_path / "o").exists()
+    assert not (tmp_path / "o.parquet").exists()
 
 
 def test_a_set_of_the_hub_without_a_network_is_one_line(tmp_path: Path) -> None:
     answer = subprocess.run(  # of its own: the hub's library reads the setting when it is imported
-        [sys.executable, "-m", "rmlab.cli", "import", "auto", "hf:nobody/nothing", "-o", str(tmp_path / "o")],
+        [sys.executable, "-m", "rmlab.cli", "import", "auto", "hf:nobody/nothing", "-o", str(tmp_path / "o.parquet")],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -149,7 +161,7 @@ def test_a_set_of_the_hub_without_a_network_is_one_line(tmp_path: Path) -> None:
     assert answer.returncode == 1
     assert "hf:nobody/nothing cannot be read" in answer.stderr
     assert answer.stderr.strip().count("\n") == 0
-    assert not (tmp_path / "o").exists()
+    assert not (tmp_path / "o.parquet").exists()
 
 
 def test_nothing_stops_the_rest_and_strict_does(rows: Path, tmp_path: Path) -> None:
