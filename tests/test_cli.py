@@ -140,7 +140,10 @@ def test_runs_are_listed(where: Path, empty_database: Path, monkeypatch: pytest.
     assert code == 0
     for words in ("data_scale=2000 s1", "finished", "0.765", run.run_id[:8]):
         assert words in out
-    assert "no runs of sweep other" in rmlab_here("runs", "list", "--sweep", "other")[1]
+    assert "no runs of sweep aa" in rmlab_here("runs", "list", "--sweep", "aa")[1]
+    code, _, err = rmlab_here("runs", "list", "--sweep", "data_scal")
+    assert code == 2
+    assert "--sweep data_scal: there is no such sweep (did you mean data_scale?)" in err
 
 
 @pytest.mark.parametrize(

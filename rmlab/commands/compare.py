@@ -6,6 +6,7 @@ compared by what their policies solve (`rmlab.rl.held_out`), two levels of a swe
 """
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.commands.compare_levels import compare_halves, compare_levels
-from rmlab.errors import MissingArtifact, UsageError
+from rmlab.errors import DataError, MissingArtifact, StoreError, UsageError
 from rmlab.wording import counted, number
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ SHOWN = (
 )
 
 
-@app.command(epilog="Example: `rmlab compare data_scale=8000 data_scale=3000 --sweep data_scale`")
+@app.command(epilog="Example: `rmlab compare data_scale=4000 data_scale=1000 --sweep data_scale`")
 def compare(
     a: Annotated[
         str | None,
@@ -72,8 +73,6 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
     """Compare two runs (verifiers or policies), score tables or levels of a sweep in pairs: differences and their intervals."""
-    from rmlab.tracking.query import find_run
-
     if halves and sweep and b is None:
         return compare_halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
     if a is None or b is None or halves:
@@ -89,13 +88,25 @@ def compare(
         raise UsageError("--preset chooses among the runs of a sweep: it needs --sweep NAME")
     if source and all(Path(name).exists() for name in (a, b)):
         raise UsageError("--from says where to look up runs, but both sides are files or folders: leave it out")
-    sides = [_Side(name, None if Path(name).exists() else find_run(name, source)) for name in (a, b)]
+    sides = [_Side(name, None if Path(name).exists() else _run(name, source)) for name in (a, b)]
     policies = _policies(sides)
     if without and not policies:
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
     if policies:
         return _compare_policies(sides, policies, as_json, without or [])
     return _compare_scores(sides, as_json, source)
+
+
+def _run(name: str, source: str | None) -> "TrackedRun":
+    """The run of this name. What cannot be a run's name, but a level's, is said to be one."""
+    from rmlab.tracking.query import SHORTEST, find_run
+
+    try:
+        return find_run(name, source)
+    except (DataError, StoreError) as error:
+        if "/" in name or Path(name).suffix or re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}", name):
+            raise
+        raise type(error)(f"{str(error).rstrip('.')}. Levels of a sweep are compared with --sweep NAME.") from error
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ import typer
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path
-from rmlab.paths import runs_folder
+from rmlab.paths import SWEEPS, runs_folder
 from rmlab.progress import progress
+from rmlab.wording import near
 
 if TYPE_CHECKING:
     from analysis.policies import PolicyRun
@@ -170,16 +171,20 @@ def _of_policies(name: str, of_rl: "dict[str, list[PolicyRun]]") -> _Drawing:
 def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]) -> list[_Drawing]:
     from analysis.registry import Needs, draw_sweep, registered
 
-    if not groups:
-        raise RmlabError(
-            f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
-        )
     sweeps = {group.sweep for group in groups.values()}
     drawable = registered(Needs.sweep)
     unknown = [name for name in names if name not in sweeps and name not in drawable]
+    declared = {path.stem for path in SWEEPS.glob("*.yaml")}  # one of these has not run yet
+    hint = (
+        near(unknown[0], [*sorted(sweeps | declared), *registered()]) if unknown and unknown[0] not in declared else ""
+    )
+    if not groups and not hint:
+        raise RmlabError(
+            f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
+        )
     if unknown:
         raise UsageError(
-            f"{unknown[0]!r} is neither a sweep in {source} ({', '.join(sorted(sweeps))}) nor a figure "
+            f"{unknown[0]!r}{hint} is neither a sweep in {source} ({', '.join(sorted(sweeps)) or 'none'}) nor a figure "
             f"({', '.join([*drawable, *registered(Needs.rl), *registered(Needs.rl_study)])})"
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)

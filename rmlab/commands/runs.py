@@ -1,20 +1,21 @@
 """`rmlab runs ...`: tracked runs as a table or as CSV with everything that they measured; bundles that carry them to other machines."""
 
 import csv
-import difflib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rmlab.errors import UsageError
-from rmlab.wording import counted
+from rmlab.paths import SWEEPS
+from rmlab.wording import counted, near
 
 if TYPE_CHECKING:
     from rmlab.tracking.bundles.reading import AnyRun
+    from rmlab.tracking.run_index import RunInfo
     from rmlab.tracking.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="List, export and import tracked runs.")
@@ -24,6 +25,8 @@ StoreOption = Annotated[
 ]
 
 
+KINDS = ("verifier", "rl", "warm_start", "pretrain", "collection", "summary", "benchmark")
+"""What runs are of: those of RL and of its first policy are `rl` and `warm_start`."""
 PREFIXES = ("", "eval/", "rl/", "train/")
 FACTS = ("name", "kind", "status", "sweep", "preset", "level", "arm", "started", "minutes")
 SHORT = 8  # characters of an id in a table; `rmlab runs list --csv` has it whole
@@ -33,9 +36,7 @@ NAMED = 5  # of many, so many are named
 @app.command("list", epilog="Example: `rmlab runs list --sweep data_scale --sort auc_task`")
 def list_runs(
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help=f"Only runs of this kind: {', '.join(KINDS)}.")] = None,
     sort: Annotated[
         str | None, typer.Option(help="Sort by a metric, a parameter, name, started or minutes, largest first.")
     ] = None,
@@ -55,10 +56,10 @@ def list_runs(
 
     tags = {name: value for name, value in (("sweep", sweep), ("kind", kind)) if value}
     found: Sequence[AnyRun]
+    every: Sequence[RunInfo]
     if store and is_bundle(Path(store)):
         with open_bundle(Path(store)) as bundle:
             every = bundle.runs()
-        ids = [run.run_id for run in every]
         inside = [run for run in every if tags.items() <= run.tags.items()]
         found = sorted(inside, key=lambda run: -run.start_time)
     else:
@@ -66,8 +67,9 @@ def list_runs(
         found = runs(opened, tags=tags) if opened else []
         if opened and close_dead(opened, [run for run in found if run.end_time is None], LeaseMonitor()):
             found = runs(opened, tags=tags)
-        ids = [info.run_id for info in run_infos(opened)] if opened else []
+        every = run_infos(opened) if opened else []
     if not found:
+        _check_known(tags, every, store or default_uri())
         print(
             f"no runs{''.join(f' of {name} {value}' for name, value in tags.items())} in {store or default_uri()}",
             file=sys.stderr if as_csv else sys.stdout,
@@ -79,9 +81,21 @@ def list_runs(
     if as_csv:
         _write_csv(chosen)
     else:
-        _draw(chosen, ids)
+        _draw(chosen, [run.run_id for run in every])
         if len(chosen) < len(found):
             print(f"{len(chosen)} of {counted(len(found), 'run')}")
+
+
+def _check_known(tags: Mapping[str, str], every: "Sequence[RunInfo]", where: str) -> None:
+    """Raises UsageError for a sweep or kind that no run has and that there is not at all: a misspelt name."""
+    for name, known in (("sweep", [path.stem for path in SWEEPS.glob("*.yaml")]), ("kind", KINDS)):
+        there = sorted({run.tags[name] for run in every if name in run.tags})
+        if name in tags and tags[name] not in (*there, *known):
+            listed = ", ".join(there) or "none"
+            raise UsageError(
+                f"--{name} {tags[name]}: there is no such {name}{near(tags[name], dict.fromkeys((*there, *known)))}; in {where} "
+                f"there are runs of: {listed}"
+            )
 
 
 @app.command(
@@ -100,9 +114,7 @@ def export(
         ),
     ] = None,
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help=f"Only runs of this kind: {', '.join(KINDS)}.")] = None,
     without_models: Annotated[
         bool, typer.Option("--without-models", help="Leave model weights out; the rest fits into a few MB.")
     ] = False,
@@ -195,8 +207,7 @@ def by(found: "Sequence[AnyRun]", name: str, ascending: bool = False) -> "list[A
     names = {key for run in found for key in (*run.metrics, *run.params, *FACTS)}
     key = next((prefix + name for prefix in PREFIXES if prefix + name in names), None)
     if key is None:
-        close = difflib.get_close_matches(name, sorted({known.rpartition("/")[2] for known in names}), n=2)
-        hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+        hint = near(name, sorted({known.rpartition("/")[2] for known in names}))
         raise UsageError(f"--sort {name}: no run has a metric or parameter of that name{hint}")
     values = {run.run_id: value for run in found if (value := _value(run, key)) not in (None, "")}
     there = [run for run in found if run.run_id in values]

@@ -129,7 +129,7 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
                 )
         raise StoreError(
             f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows the runs; "
-            f"the first {SHORTEST} characters of an id are enough."
+            f"give at least {SHORTEST} characters of an id."
         )
     return _tracked(found, store, asked)
 

@@ -100,7 +100,7 @@ def test_a_bundle_draws_what_its_store_draws(store, tmp_path):
     )
     assert [p.name for p in from_bundle] == [p.name for p in from_store]
     assert [p.read_bytes() for p in from_bundle] == [p.read_bytes() for p in from_store]
-    with pytest.raises(UsageError, match=r"'data_scal' is neither a sweep in .*b\.zip"):
+    with pytest.raises(UsageError, match=r"'data_scal' \(did you mean data_scale\?\) is neither a sweep in .*b\.zip"):
         draw(["data_scal"], source=str(tmp_path / "b.zip"))
 
 
@@ -171,8 +171,10 @@ def test_what_cannot_be_drawn_is_named(store, tmp_path):
     with pytest.raises(RmlabError, match="no finished run of a sweep"):
         draw_figures()
     track(store, tmp_path, "100", 0, 1.0)
-    with pytest.raises(UsageError, match="'data_scal' is neither a sweep"):
+    with pytest.raises(UsageError, match=r"'data_scal' \(did you mean data_scale\?\) is neither a sweep"):
         draw_figures(["data_scal"])
+    with pytest.raises(UsageError, match=r"'reliabilty' \(did you mean reliability\?\) is neither"):
+        draw_figures(["reliabilty"])
 
 
 @pytest.mark.usefixtures("small_pictures")

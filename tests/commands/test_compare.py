@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from rmlab.commands.compare import compare
-from rmlab.errors import UsageError
+from rmlab.errors import RmlabError, UsageError
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.run import RunLogger
@@ -80,3 +80,17 @@ def test_an_option_that_would_say_nothing_is_refused(tmp_path: Path) -> None:
         compare(table, table, preset="demo")
     with pytest.raises(UsageError, match="--from says where to look up runs"):
         compare(table, table, source="nowhere.db")
+
+
+def test_levels_without_a_sweep_are_told_of_the_option(runs_folder: Path, tmp_path: Path) -> None:
+    run = tracked(tmp_path, "one", config(500))
+    for a in ("64", "1:1", "label_ratio=1:1"):
+        with pytest.raises(RmlabError, match=r"\. Levels of a sweep are compared with --sweep NAME\.$"):
+            compare(a, "128")
+    with pytest.raises(RmlabError, match=r"give at least 6 characters of an id\."):
+        compare(run[:5], "128")
+    with pytest.raises(
+        RmlabError, match=r"there is no such file or folder, and no cell or run of this name"
+    ) as refused:
+        compare("nowhere/t.csv", "128")
+    assert "--sweep" not in str(refused.value)

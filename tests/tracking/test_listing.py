@@ -3,10 +3,11 @@ import io
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
-from rmlab.commands.runs import list_runs, short_ids
+from rmlab.commands.runs import KINDS, list_runs, short_ids
 from rmlab.errors import UsageError
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -48,10 +49,31 @@ def test_runs_are_sorted_chosen_and_counted(filled: Store, capsys: pytest.Captur
     assert names(capsys) == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"]
     list_runs(kind="policy")
     assert names(capsys) == ["grpo"]
-    list_runs(kind="nothing")
-    assert capsys.readouterr().out.startswith("no runs of kind nothing in sqlite:///")
+    list_runs(kind="benchmark")
+    assert capsys.readouterr().out.startswith("no runs of kind benchmark in sqlite:///")
     with pytest.raises(UsageError, match=r"--sort auc_within_tas: no run has .*auc_within_task"):
         list_runs(sort="auc_within_tas")
+
+
+def test_a_sweep_or_kind_that_there_is_not_is_refused_with_what_is_there(filled: Store) -> None:
+    with pytest.raises(
+        UsageError, match=r"--sweep data_scal: there is no such sweep \(did you mean data_scale\?\); in sqlite"
+    ):
+        list_runs(sweep="data_scal")
+    with pytest.raises(UsageError, match=r"--kind verifer: .*\(did you mean verifier\?\); .* of: policy, verifier$"):
+        list_runs(kind="verifer")
+
+
+def test_the_help_names_the_kinds_that_runs_have() -> None:
+    programs = [*Path("experiments/programs").glob("*.py"), *Path("rmlab").rglob("*.py"), Path("analysis/summaries.py")]
+    given = {
+        word
+        for path in programs
+        for word in re.findall(
+            r'(?:\bKIND = (?:"\w+", )?|^ +kind=|, kind=)"(\w+)"', path.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    } - {"stable"}
+    assert given == set(KINDS)
 
 
 def test_a_name_is_text_and_not_markup(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

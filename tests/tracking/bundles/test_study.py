@@ -224,8 +224,8 @@ def test_it_is_listed_like_a_store_and_named_where_only_a_store_will_do(
     by_store = capsys.readouterr().out
     list_runs(store=str(bundle), as_csv=True)
     assert capsys.readouterr().out == by_store.replace("/mnt/disk", "disk")
-    list_runs("another", store=str(bundle))
-    assert capsys.readouterr().out == f"no runs of sweep another in {bundle}\n"
+    list_runs("aa", store=str(bundle))
+    assert capsys.readouterr().out == f"no runs of sweep aa in {bundle}\n"
     with pytest.raises(
         StoreError, match=r"b\.zip is a zip archive, not a store: if it is a bundle, `rmlab runs import"
     ):
