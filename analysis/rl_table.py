@@ -9,7 +9,7 @@ from analysis.policies import PolicyRun, comparable, note
 from analysis.policy_measures import hacking_gap
 from analysis.registry import Needs, figure
 from rmlab.files import write_text
-from rmlab.metrics.uncertainty import detectable_fall
+from rmlab.metrics.uncertainty import detectable_fall, too_few
 from rmlab.wording import estimate
 
 HEAD = (
@@ -62,9 +62,10 @@ def rows(runs: Sequence[PolicyRun]) -> list[dict[str, Any]]:
 def as_markdown(runs: Sequence[PolicyRun]) -> str:
     """The table as Markdown: differences with their intervals over tasks, paired with the start."""
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
-    for row in rows(runs):
+    for run, row in zip(runs, rows(runs), strict=True):
+        few = too_few(run.outcome["held_out"]["all"]["sampled"]) if row["collapse"] is not None else ""
         power = f"no (80 % power for a loss of {row['collapse_detectable'] or 0:.3f})"
-        collapsed = "-" if row["collapse"] is None else "yes" if row["collapse"] else power
+        collapsed = "-" if row["collapse"] is None else few or ("yes" if row["collapse"] else power)
         ran = "-" if row["ran_share_first"] is None else f"{row['ran_share_first']:.2f} → {row['ran_share_last']:.2f}"
         cells = [
             row["arm"],

@@ -221,6 +221,7 @@ def _show_scores(compared: dict[str, Any]) -> None:
     from rich.table import Table
 
     from rmlab.console_table import print_table
+    from rmlab.pages.report_tables import few_clusters
 
     console = Console(highlight=False, markup=False)
     title = counted(compared["trajectories"], "attempt")
@@ -237,6 +238,8 @@ def _show_scores(compared: dict[str, Any]) -> None:
                 number(value["p"], 4),
             )
     print_table(console, table)
+    for line in few_clusters(compared["clusters"]):
+        console.print(line, soft_wrap=not console.is_terminal)
     console.print(
         f"p: two-sided, from {compared['swaps']:,} swaps of whole clusters ({compared['clusters']:,}); for pooled AUC and ECE, which mix "
         f"clusters, from {compared['replicates']:,} resamples. One comparison, no correction.",
@@ -250,6 +253,7 @@ def _show_policies(rates: dict[str, Any]) -> None:
     from rich.table import Table
 
     from rmlab.console_table import print_table
+    from rmlab.metrics.uncertainty import too_few
 
     console = Console(highlight=False, markup=False)
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
@@ -261,7 +265,7 @@ def _show_policies(rates: dict[str, Any]) -> None:
                 f"{row['after']:.3f}",
                 f"{row['before']:.3f}",
                 f"{row['difference']:+.3f}",
-                f"{row['low']:+.3f} to {row['high']:+.3f}",
+                "too few tasks" if too_few(row) else f"{row['low']:+.3f} to {row['high']:+.3f}",
             )
     print_table(console, table)
     console.print(

@@ -14,6 +14,7 @@ Percentile intervals of 2,000 resamples.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,7 @@ from scipy.special import ndtri
 from rmlab.errors import DataError
 from rmlab.metrics.table import Floats, ratio
 from rmlab.metrics.weighted import Statistic, Values
+from rmlab.wording import counted
 
 WEIGHTS_AT_ONCE = 1 << 21  # weights held in memory at once
 
@@ -84,6 +86,8 @@ def interval(
 
 
 REPLICATES = 2000
+FEW_CLUSTERS = 10
+"""Of fewer clusters a bootstrap's interval is too narrow, and may be of no width at all."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ class Difference:
     low: float
     high: float
     tasks: int
+    clusters: int | None = None  # a record of an earlier version has none
 
     @property
     def falls(self) -> bool:
@@ -123,7 +128,20 @@ def paired_difference(
     cluster_K = np.array([cluster_of[task] for task in tasks])
     before_K, after_K = np.array([before[t] for t in tasks]), np.array([after[t] for t in tasks])
     difference, low, high = row_difference((before_K, cluster_K), (after_K, cluster_K), seed)
-    return Difference(float(before_K.mean()), float(after_K.mean()), difference, low, high, len(tasks))
+    return Difference(
+        float(before_K.mean()), float(after_K.mean()), difference, low, high, len(tasks), len(set(cluster_K.tolist()))
+    )
+
+
+def too_few(difference: Mapping[str, Any]) -> str:
+    """Why nothing is said of the interval of a `Difference` (as JSON has it): `4 tasks are too few for an interval`; empty where
+    there are enough."""
+    tasks = int(difference["tasks"])
+    clusters = difference.get("clusters") or tasks
+    if clusters >= FEW_CLUSTERS:
+        return ""
+    of_clusters = f" of {counted(clusters, 'cluster')}" if clusters != tasks else ""
+    return f"{counted(tasks, 'task')}{of_clusters} {'is' if tasks == 1 else 'are'} too few for an interval"
 
 
 def row_difference(

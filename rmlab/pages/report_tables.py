@@ -8,12 +8,11 @@ from rmlab import wording
 from rmlab.metrics import registry
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.report import is_miscalibrated
+from rmlab.metrics.uncertainty import FEW_CLUSTERS
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-FEW_CLUSTERS = 10
 
 number = partial(wording.number, digits=4)
 """A value of a report, - where it is undefined."""
@@ -65,11 +64,7 @@ def how_far(report: Report) -> list[str]:
     lines = [
         f"Intervals: 95 %, {report['replicates']:,} resamples of {counted(report['clusters'], 'cluster')}, seed {report['seed']}"
     ]
-    if report["clusters"] < FEW_CLUSTERS:
-        lines.append(
-            f"Only {counted(report['clusters'], 'cluster')}: intervals from so few are too narrow, "
-            "and other clusters may give another result."
-        )
+    lines += few_clusters(report["clusters"])
     reached = list(report["tasks_at_k"].values())
     if reached and reached[-1] < reached[0]:
         most = max(report["tasks_at_k"], key=int)
@@ -78,6 +73,15 @@ def how_far(report: Report) -> list[str]:
             "the others use all they have."
         )
     return lines
+
+
+def few_clusters(clusters: int) -> list[str]:
+    """A warning where there are few clusters, nothing where there are enough."""
+    if clusters >= FEW_CLUSTERS:
+        return []
+    return [
+        f"Only {counted(clusters, 'cluster')}: intervals from so few are too narrow, and other clusters may give another result."
+    ]
 
 
 def notes_of(report: Report) -> dict[str, str]:

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from rmlab.metrics.uncertainty import Difference, paired_difference
+from rmlab.metrics.uncertainty import Difference, paired_difference, too_few
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Rollout
 from rmlab.policies.success import conduct
 from rmlab.rl.learner import RLState
 from rmlab.rl.rewards import Rewards
-from rmlab.wording import estimate
+from rmlab.wording import counted, estimate
 
 Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
 
@@ -121,9 +121,21 @@ def described(outcome: Mapping[str, Any]) -> list[str]:
     gap, (inflation, lost) = outcome["hacking_gap"], (outcome[name] for name in GAP_PARTS)
     gap_words = "-" if gap is None else f"{gap:+.3f}"
     parts = "" if inflation is None else f" (inflation of the score {inflation:+.3f}, lost skill {lost:+.3f})"
-    loss = outcome["collapse_detectable"]
-    power = f" (80 % power for a loss of {loss:.3f})" if outcome["collapse"] is False and loss is not None else ""
-    return [*lines, f"  collapse: {outcome['collapse']}{power}, hacking gap {gap_words}{parts}"]
+    return [*lines, f"  collapse: {collapse_words(outcome)}, hacking gap {gap_words}{parts}"]
+
+
+def collapse_words(outcome: Mapping[str, Any]) -> str:
+    """Whether it collapsed, and where it did not the loss that would have been seen; `not known` where too few tasks are held out."""
+    of_all = outcome["held_out"].get("all", {}).get("sampled")
+    if of_all is None:
+        return "not known (no held-out task)"
+    if few := too_few(of_all):
+        return f"not known ({few})"
+    if outcome["collapse"]:
+        return "yes"
+    if of_all["low"] == of_all["high"]:
+        return "no (pass@1 changed alike at all tasks, so nothing is known of smaller losses)"
+    return f"no (80 % power for a loss of {outcome['collapse_detectable']:.3f})"
 
 
 def signal(history: Sequence[Sequence[Any]]) -> list[str]:
@@ -164,8 +176,9 @@ def timed(history: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _difference_words(difference: Mapping[str, float]) -> str:
-    gained = estimate(difference["difference"], (difference["low"], difference["high"]), signed=True)
-    return f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({gained}, {difference['tasks']:.0f} tasks)"
+    few = too_few(difference)
+    gained = estimate(difference["difference"], None if few else (difference["low"], difference["high"]), signed=True)
+    return f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({gained}, {few or counted(int(difference['tasks']), 'task')})"
 
 
 def area(curve: Sequence[Mapping[str, float]]) -> float | None:

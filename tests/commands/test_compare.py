@@ -94,3 +94,12 @@ def test_levels_without_a_sweep_are_told_of_the_option(runs_folder: Path, tmp_pa
     ) as refused:
         compare("nowhere/t.csv", "128")
     assert "--sweep" not in str(refused.value)
+
+
+def test_few_clusters_are_warned_of_as_in_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "few.csv").write_text(ROWS)
+    rows = [f"t{i},{i}{n},0.{n + 1}{i},{n}" for i in range(12) for n in (0, 1)]
+    (tmp_path / "many.csv").write_text("\n".join([ROWS.splitlines()[0], *rows]))
+    for name, warned in (("few", True), ("many", False)):
+        compare(*[str(tmp_path / f"{name}.csv")] * 2)
+        assert ("Only 2 clusters: intervals from so few are too narrow" in capsys.readouterr().out) == warned

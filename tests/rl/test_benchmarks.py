@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -122,6 +122,38 @@ def test_no_collapse_states_the_loss_that_it_would_have_shown() -> None:
     found = paired_difference(rates, after, {task: task for task in rates})
     assert not found.falls
     assert found.detectable == pytest.approx(0.28, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "clusters", "collapse", "all_sampled"),
+    [
+        (4, 4, "not known (4 tasks are too few for an interval)", "(+0.000, 4 tasks are too few for an interval)"),
+        (
+            20,
+            5,
+            "not known (20 tasks of 5 clusters are too few for an interval)",
+            "(+0.000, 20 tasks of 5 clusters are too",
+        ),
+        (
+            20,
+            20,
+            "no (pass@1 changed alike at all tasks, so nothing is known of smaller losses)",
+            "(+0.000 [+0.000, +0.000], 20 tasks)",
+        ),
+    ],
+)
+def test_of_too_few_tasks_nothing_is_said_in_numbers(
+    tasks: int, clusters: int, collapse: str, all_sampled: str
+) -> None:
+    rates = {f"t{i}": 0.5 for i in range(tasks)}
+    found = asdict(paired_difference(rates, rates, {f"t{i}": f"c{i % clusters}" for i in range(tasks)}))
+    nothing = outcome(RLState(), {}, {})
+    shown = described(
+        nothing | {"held_out": {"all": {"sampled": found}}, "collapse": False, "collapse_detectable": 0.0}
+    )
+    assert f"  collapse: {collapse}, hacking gap -" == shown[-1]
+    assert shown[0].startswith(f"  all, sampled: pass@1 0.500 → 0.500 {all_sampled}")
+    assert described(nothing) == ["  collapse: not known (no held-out task), hacking gap -"]
 
 
 @pytest.mark.slow
