@@ -51,11 +51,18 @@ def compare(
         ),
     ] = None,
     b: Annotated[
-        str | None, typer.Argument(help="The other one, on the same trajectories.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="The other one, on the same trajectories; with --sweep, the level that is the baseline.",
+            show_default=False,
+        ),
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option(help="Compare A and B as levels of this sweep: paired by seed, with Holm's correction."),
+        typer.Option(
+            help="Compare A and B as levels of this sweep, paired by seed. B is the baseline: Holm's correction covers the tests of all "
+            "levels against B, so exchanging A and B changes p."
+        ),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="Preset of the sweep. Default: the one with finished runs.")

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import UsageError
+from rmlab.wording import counted, near
 
 if TYPE_CHECKING:
     from analysis.tracked import SweepRuns
@@ -49,7 +50,10 @@ def compare_levels(
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
         _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
-        print(f"Differences A - B, paired by seed; Holm over the {tested} tests of all levels against {low}.")
+        print(
+            f"Differences A - B, paired by seed. B = {low} is the baseline: p (Holm) is corrected over the {counted(tested, 'test')} of "
+            f"all levels against {low}, so exchanging A and B changes it."
+        )
     return comparison
 
 
@@ -116,8 +120,9 @@ def _group(source: str | None, sweep: str, preset: str | None, levels: Sequence[
                 else f"sweeps: {', '.join(sorted({g.sweep for g in groups})) or 'none'}"
             )
             asked = f"{sweep} at preset {preset}" if preset else sweep
+            hint = "" if mine else near(sweep, sorted({group.sweep for group in groups}))
             where = source or "the project's store"
-            raise UsageError(f"{where} has no finished verifier run of sweep {asked}; {there}")
+            raise UsageError(f"{where} has no finished verifier run of sweep {asked}{hint}; {there}")
         if preset is None and len(presets) > 1:
             raise UsageError(
                 f"sweep {sweep} has finished runs at the presets {', '.join(presets)}: choose with --preset"

@@ -204,7 +204,9 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
     group = the_group(store)
     assert (found["a"], found["b"], found["family"]) == ("good", "usual", 6)
     assert {t["metric"]: t["p_holm"] for t in found["tests"]} == {m: group.tests["", "good", m].p_holm for m in FAMILY}
-    assert "higher" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "higher" in shown
+    assert "B = usual is the baseline: p (Holm) is corrected over the 6 tests of all levels against usual" in shown
     other = compare("usual", "good", "mixture", as_json=True)
     assert {t["metric"]: t["difference"] for t in other["tests"]} == pytest.approx(
         {t["metric"]: -t["difference"] for t in found["tests"]}
@@ -215,6 +217,7 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
     wrong = {
         ("x", "usual", "mixture"): "mixture=x has no finished run",
         ("good", "usual", "nothing"): "sweeps: mixture",
+        ("good", "usual", "mixtur"): r"\(did you mean mixture\?\)",
         ("scale=1", "usual", "mixture"): "varies mixture, not scale",
         ("good", "good", "mixture"): "are the same level",
     }
