@@ -92,8 +92,9 @@ def _check_known(tags: Mapping[str, str], every: "Sequence[RunInfo]", where: str
         there = sorted({run.tags[name] for run in every if name in run.tags})
         if name in tags and tags[name] not in (*there, *known):
             listed = ", ".join(there) or "none"
+            kinds = f"the kinds are {', '.join(KINDS)}; " if name == "kind" else ""
             raise UsageError(
-                f"--{name} {tags[name]}: there is no such {name}{near(tags[name], dict.fromkeys((*there, *known)))}; in {where} "
+                f"--{name} {tags[name]}: there is no such {name}{near(tags[name], dict.fromkeys((*there, *known)))}; {kinds}in {where} "
                 f"there are runs of: {listed}"
             )
 
