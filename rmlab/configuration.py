@@ -95,7 +95,7 @@ def load_file(path: Path) -> ModuleType:
 PLAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)+=(?!{)", re.ASCII)
 """How an override begins that sets one value: its key has a dot, so it is no group, and the value is no mapping."""
 GROUP = re.compile(r"[A-Za-z_][\w/]*=(?!{)", re.ASCII)
-"""How one begins that chooses of a group, or sets a value without a dot: neither can be undone by a plain one, nor undo it."""
+"""How one begins whose key has no dot: it chooses of a group (`_chooses`), which no plain one undoes, or sets a value."""
 
 
 def _chooses(program: str, override: str) -> bool:
@@ -112,7 +112,8 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     A program that is named by its path has its `conf/` beside it. Raises UsageError, in one line, for an unknown key, group or
     value; near matches are named, and what replaces a key that is in the program's table `RENAMED`.
 
-    Composing takes a tenth of a second, setting values a tenth of that: shipped groups are composed once a process.
+    Composing takes a tenth of a second, setting values a tenth of that: shipped groups are composed once a process, and values, with a
+    dot in their key or without, set over them.
     """
     from omegaconf.errors import OmegaConfBaseException
 

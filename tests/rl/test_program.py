@@ -127,7 +127,6 @@ def test_further_tasks_are_trained_on_and_hashed_by_what_they_are(
             identity(f"more_tasks=[{wrong}]")
 
 
-@pytest.mark.slow
 def test_the_shipped_sweeps_are_controlled(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All cells of a sweep share everything but reward, evidence or verifier; a verifier counts by its content, not by its place."""
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
