@@ -81,7 +81,6 @@ def test_two_verifiers_of_one_attempt_a_policy_are_compared_within_tasks(
     assert "auc_within_task_across" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_any_model_scores_what_was_imported(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_runs(made_up, tasks=6)
     import_trajectories("auto", ["agent-a", "agent-b"], Path("set.parquet"))
