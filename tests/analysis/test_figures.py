@@ -81,7 +81,9 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
         for row in csv.DictReader((folder / "rm_at_k.csv").open())
         if row["line"] == "level 1000" and row["seed"] == "1"
     ]
-    assert [float(row["value"]) for row in drawn] == list(found["data_scale=1000 s1"]["rm_at_k"].values())
+    assert [float(row["value"]) for row in drawn] == pytest.approx(
+        list(found["data_scale=1000 s1"]["rm_at_k"].values())
+    )
     counted = [row for row in csv.DictReader((folder / "reliability.csv").open()) if row["level"] == "100"]
     assert sum(int(row["count"]) for row in counted if row["seed"] == "all") == 2 * 80
     assert sum(int(row["count"]) for row in counted if row["seed"] == "1") == 80, "each seed by itself too"
@@ -137,10 +139,10 @@ def test_identical_patches_stand_together_in_figures_and_table(store, tmp_path):
     for cell in group.cells:
         for panel in ("rm_at_k", "rm_at_k_weighted", "rm_at_k_patches"):
             line = [float(row["value"]) for row in drawn if (row["panel"], row["seed"]) == (panel, str(cell.seed))]
-            assert line == list(cell.report[panel].values()), panel
+            assert line == pytest.approx(list(cell.report[panel].values())), panel
     aucs = [row for row in csv.DictReader((folder / "discrimination_calibration.csv").open()) if row["seed"]]
     of_patches = {int(row["seed"]): float(row["value"]) for row in aucs if row["panel"] == "auc_within_task_patches"}
-    assert of_patches == {cell.seed: cell.report["auc_within_task_patches"] for cell in group.cells}
+    assert of_patches == pytest.approx({cell.seed: cell.report["auc_within_task_patches"] for cell in group.cells})
     [row] = sweep_table.rows(group)
     assert row["rm_at_4_weighted"] == pytest.approx(
         np.mean([cell.report["rm_at_k_weighted"]["4"] for cell in group.cells])
