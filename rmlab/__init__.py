@@ -7,7 +7,6 @@ files          writes that are either whole or absent; file locks that end with 
 made_before    whether the output file already exists and was made by the same request
 stopping       a request to end at the next safe point, with a checkpoint
 gpu_memory     what happens when the memory of a GPU is full
-console_table  tables in a terminal, printed whole
 wording        singular and plural in messages; suggestions for misspelt names
 progress       one progress bar for everything that takes over a few seconds
 console_table  tables in a terminal that are never cut
