@@ -209,7 +209,7 @@ def test_parts_join_to_the_same_model_and_say_what_is_wrong(file: Path, tmp_path
         index.write_text(damaged)
         with pytest.raises(DataError, match=r"carried\.json is not what `rmlab models pack` wrote"):
             unpack(tmp_path / "carried")
-    with pytest.raises(DataError, match=r"holds no carried\.json"):
+    with pytest.raises(DataError, match=r"has no carried\.json"):
         unpack(tmp_path)
     with pytest.raises(DataError, match=r"more than a part of 0\.01 MB"):
         pack(llama, tmp_path / "small", 0.01, {})
