@@ -172,7 +172,7 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
     """Runs the unfinished cells, unless another process runs this sweep, and shows the results. until: see `run_cells`."""
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
-    from rmlab.sweep.dry_run import redo_rule
+    from rmlab.sweep.dry_run import redo_rule, weights_words
     from rmlab.sweep.scheduler import begin, run_cells
     from rmlab.tracking.store import Store
 
@@ -214,6 +214,8 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
             )
         elif not (outcome.ran or outcome.failed or outcome.left or is_quiet()):
             print("every cell was already finished: nothing was trained", file=sys.stderr)
+        if not is_quiet() and (words := weights_words(plan.cells, store, plan.command)):
+            print(words, file=sys.stderr)
         if not outcome.time_is_up:
             show_sweep(plan, store)
     _refuse_unfinished(plan, options, outcome)

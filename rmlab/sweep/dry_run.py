@@ -13,6 +13,7 @@ from rmlab.tracking.leases import LeaseMonitor, holder_words
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import commit
+from rmlab.tracking.weights import without_weights
 from rmlab.wording import counted
 
 Redo = Callable[[RunInfo], bool]
@@ -41,6 +42,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         f"control {cells[0].identity.control_hash}",
         "",
     ]
+    bare = cells_without_weights(cells, store, known)
     first: dict[str, str] = {}
     states: Counter[str] = Counter()
     for cell in cells:
@@ -50,7 +52,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         else:
             kind, words = _state(key, known, monitor, redo, retry_failed)
             states[kind] += 1
-            state = f"{kind}{words}"
+            state = f"{kind}{words}{', without weights' if kind == 'finished' and key in bare else ''}"
         first.setdefault(key, cell.name)
         lines.append(f"  {cell.name:<32} {key}  {state}")
     parts = [shape(cells), f"{states['finished']} of {counted(len(first), 'run')} finished"]
@@ -62,6 +64,27 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
     if cost := spec.cost.get(spec.preset):
         lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
     return "\n".join(lines)
+
+
+def cells_without_weights(cells: Sequence[Cell], store: Store | None, known: CellRuns) -> set[str]:
+    """The hashes of the cells whose finished run was imported without its weights."""
+    keys = {cell.identity.config_hash for cell in cells} & known.finished.keys()
+    if store is None or not keys:
+        return set()
+    lacking = {run.run_id for run in without_weights(store, [known.finished[key] for key in keys])}
+    return {key for key in keys if known.finished[key].run_id in lacking}
+
+
+def weights_words(cells: Sequence[Cell], store: Store, command: str) -> str:
+    """What to say of cells that are finished but cannot score anything; empty where there are none."""
+    bare = cells_without_weights(cells, store, cell_runs(store))
+    many = sum(cell.identity.config_hash in bare for cell in cells)
+    if not many:
+        return ""
+    return (
+        f"{many} of {counted(len(cells), 'cell')} {'is' if many == 1 else 'are'} imported without weights; to train "
+        f"{'all cells' if len(cells) > 1 else 'it'} here: {command} --force"
+    )
 
 
 def _state(key: str, known: CellRuns, monitor: LeaseMonitor, redo: Redo, retry_failed: bool) -> tuple[str, str]:

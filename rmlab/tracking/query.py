@@ -21,8 +21,9 @@ from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.home import local_path
 from rmlab.tracking.run_index import RunInfo, described, search
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import HOST, IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
+from rmlab.tracking.tags import IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
 from rmlab.tracking.views import headline
+from rmlab.tracking.weights import MODEL, training_command
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -71,10 +72,12 @@ class TrackedRun(RunInfo):
         return beside if beside.exists() or not written.exists() else written
 
     def _missing(self, path: str, reason: str) -> MissingArtifact:
-        if path.split("/")[0] in self.tags.get(LEFT_OUT, "").split(", "):
+        top = path.split("/")[0]
+        if IMPORTED_RUN in self.tags and (top == MODEL or top in self.tags.get(LEFT_OUT, "").split(", ")):
+            what = "weights" if top == MODEL else "this artifact"
             reason = (
-                f"it was left out when the run was exported from {self.tags.get(HOST, 'another machine')}. Export the run there "
-                "again without --without-models and --study, and import it; or train it again (--force)"
+                f"the run came from a bundle without {what}. To train it again: {training_command(self)}. Or export it again where it "
+                "was made, without --without-models and --study, and import that bundle"
             )
         return MissingArtifact(
             f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}"
@@ -144,7 +147,6 @@ def _tracked(run: "Run", store: Store, asked: float) -> TrackedRun:
     )
 
 
-MODEL = "model"
 CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
 NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
 VALIDATION_SCORES = "validation_scores.parquet"

@@ -11,7 +11,8 @@ from rmlab.errors import DataError, StoreError
 from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.paths import CONF
 from rmlab.tracking.config import TrackingConfig
-from rmlab.tracking.query import MODEL, find_model
+from rmlab.tracking.query import find_model
+from rmlab.tracking.weights import MODEL
 from rmlab.training.config import OptimizerConfig
 
 HUB = "hf:"
