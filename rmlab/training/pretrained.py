@@ -1,6 +1,7 @@
 """The pretrained model that a training starts from: which folder it is, and whether the learning rate suits its weights."""
 
 import json
+import re
 import math
 import sys
 from functools import cache
@@ -62,6 +63,8 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
     except (DataError, StoreError) as error:
         reason = str(error).rstrip(".")
         shipped = CONF / "model" / f"{Path(name).name}.yaml"
+        if command := fetching_command(shipped):
+            raise DataError(f"model.pretrained={name}: there is no such folder. Make it once: {command}") from error
         to_do = (
             f"The first lines of conf/model/{shipped.name} say how it is made."
             if shipped.is_file()
@@ -70,6 +73,14 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
         raise DataError(
             f"model.pretrained={name}: there is no such folder, and no run or cell with a model. {to_do} ({reason}.)"
         ) from error
+
+
+def fetching_command(shipped: Path) -> str:
+    """The command that fetches the model of a file of conf/model, as the comment at its beginning has it; empty where it has none."""
+    if not shipped.is_file():
+        return ""
+    found = re.search(r"^#.*?(rmlab models fetch [^`\n]+)", shipped.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1].strip() if found else ""
 
 
 SHAPE = {
