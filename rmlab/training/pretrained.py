@@ -1,8 +1,8 @@
 """The pretrained model that a training starts from: which folder it is, and whether the learning rate suits its weights."""
 
 import json
-import re
 import math
+import re
 import sys
 from functools import cache
 from pathlib import Path
