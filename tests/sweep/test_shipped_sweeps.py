@@ -52,7 +52,9 @@ OF_VERIFIERS = sorted(
 
 
 def test_the_one_verifier_of_the_readme_is_a_cell_of_the_demo() -> None:
-    (line,) = re.findall(r"^rmlab train (preset=demo [^#]*)", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.M)
+    (line,) = re.findall(
+        r"^rmlab train (preset=demo [^#]*)", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.M
+    )
     config = compose("train_verifier", line.split())
     cells = {cell.name: cell for cell in planned_cells(read_sweep("data_scale", "demo"))}
     assert hashed_values(config) == hashed_values(cells["data_scale=1000 s1"].config)
