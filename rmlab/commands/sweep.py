@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.commands.common import complete_sweep, sweep_names
-from rmlab.errors import RmlabError, UsageError
+from rmlab.errors import MissingModel, RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.progress import is_quiet
 from rmlab.sweep.request import OnError, SweepOptions
@@ -130,7 +130,15 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
     if hydra is None and not is_own(request.launcher):  # Hydra sets it up, and calls this again with it
         multirun(request.spec(name).program, [f"+sweep={name}", *arguments], options)
         return
-    plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *options.flags()]))
+    try:
+        plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *options.flags()]))
+    except MissingModel:
+        spec = request.spec(name)
+        if options.dry_run and spec.search is None:
+            from rmlab.sweep.dry_run import names_alone
+
+            print(names_alone(spec))
+        raise
     if hydra is not None and hydra.program != plan.spec.program:
         raise UsageError(
             f"sweep {name} runs the program {plan.spec.program}, not {hydra.program}: use rmlab sweep {name}"

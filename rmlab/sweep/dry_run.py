@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from rmlab.errors import UsageError
-from rmlab.sweep.plan import Cell, shape
+from rmlab.sweep.plan import Cell, cell_name, shape
+from rmlab.sweep.spec import SweepSpec
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
 from rmlab.tracking.leases import LeaseMonitor, holder_words
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
@@ -61,6 +62,17 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
     if states["at work"]:
         parts.append(f"{states['at work']} at work elsewhere")
     lines += ["", ", ".join([*parts, f"{states['to run']} to run"])]
+    if cost := spec.cost.get(spec.preset):
+        lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
+    return "\n".join(lines)
+
+
+def names_alone(spec: SweepSpec) -> str:
+    """The cells of a sweep whose model is not here: hashes cover the model, so without it nothing is known of their runs."""
+    names = [cell_name(spec, str(level), str(arm), seed) for level, arm in spec.combinations for seed in spec.seeds]
+    lines = [spec.question, f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}", ""]
+    lines += [f"  {name}" for name in names]
+    lines += ["", f"{counted(len(names), 'cell')}; which of them are finished is known when the model is here"]
     if cost := spec.cost.get(spec.preset):
         lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
     return "\n".join(lines)

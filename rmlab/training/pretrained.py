@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from rmlab.errors import DataError, StoreError
+from rmlab.errors import DataError, MissingModel, StoreError
 from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.paths import CONF
 from rmlab.tracking.config import TrackingConfig
@@ -51,7 +51,7 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
     """The folder of the model that `model.pretrained` names: a folder, hf:NAME or hf:NAME@REVISION of the hub, or a run or a cell
     that saved one (`rmlab.tracking.query`). uri: store of the run, None = the project's own.
 
-    Raises DataError where there is none of that name, or the hub's cannot be had.
+    Raises MissingModel where there is none of that name, DataError where the hub's cannot be had.
     """
     if name.startswith(HUB):
         return fetched_from_hub(name)
@@ -64,13 +64,13 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
         reason = str(error).rstrip(".")
         shipped = CONF / "model" / f"{Path(name).name}.yaml"
         if command := fetching_command(shipped):
-            raise DataError(f"model.pretrained={name}: there is no such folder. Make it once: {command}") from error
+            raise MissingModel(f"model.pretrained={name}: there is no such folder. Make it once: {command}") from error
         to_do = (
             f"The first lines of conf/model/{shipped.name} say how it is made."
             if shipped.is_file()
             else "Name a local folder with a model in safetensors, or hf:NAME on the hub if there is a network."
         )
-        raise DataError(
+        raise MissingModel(
             f"model.pretrained={name}: there is no such folder, and no run or cell with a model. {to_do} ({reason}.)"
         ) from error
 

@@ -79,3 +79,12 @@ def test_the_same_number_of_tokens_of_another_text_is_another_model(tmp_path: Pa
     assert rmlab_here(*request)[0] == 0
     corpus.write_bytes(b"another text")
     assert rmlab_here(*request)[0] == 1
+
+
+def test_a_dry_run_without_the_model_names_the_cells_and_the_command_that_fetches_it(runs_folder: Path) -> None:
+    code, out, err = rmlab_here("sweep", "label_ratio", "preset=small", "--dry-run")
+    assert code == 1
+    assert "  label_ratio=1:1 s0\n" in out
+    assert "25 cells; which of them are finished is known when the model is here" in out
+    assert err.count("smollm2_8000: there is no such folder") == 1
+    assert err.count("rmlab models fetch smollm2 --vocabulary 8000") == 1
