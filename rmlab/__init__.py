@@ -9,6 +9,7 @@ stopping       a request to end at the next safe point, with a checkpoint
 gpu_memory     what happens when the memory of a GPU is full
 wording        singular and plural in messages; suggestions for misspelt names
 progress       one progress bar for everything that takes over a few seconds
+console_table  tables in a terminal that are never cut
 overrides      quoting of overrides, messages for those that Hydra rejects, and Hydra settings that have no effect here
 benchmark      the common form of the scripts in experiments/benchmarks: rows, machine, record
 configuration  programs of experiments/, and their configurations by Hydra

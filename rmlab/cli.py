@@ -129,7 +129,7 @@ def main() -> None:
     except UsageProblem as error:
         context: Any = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), end="")  # nothing where typer has printed the help itself
+            print(_line(error), end="")  # nothing where typer has printed the help itself
             code = 2
         else:
             code = _complain(f"{_line(error)} ({_hint(error, context)}`{context.command_path} --help` shows how)", 2)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, ValueNode
 
 from rmlab.errors import UsageError
 from rmlab.overrides import lower_first, one_line, opened, refuse_unread, unquoted
@@ -95,7 +95,15 @@ def load_file(path: Path) -> ModuleType:
 PLAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)+=(?!{)", re.ASCII)
 """How an override begins that sets one value: its key has a dot, so it is no group, and the value is no mapping."""
 GROUP = re.compile(r"[A-Za-z_][\w/]*=(?!{)", re.ASCII)
-"""How one begins that chooses of a group, or sets a value without a dot: neither can be undone by a plain one, nor undo it."""
+"""How one begins whose key has no dot: it chooses of a group (`_chooses`), which no plain one undoes, or sets a value."""
+
+
+def _chooses(program: str, override: str) -> bool:
+    """Whether an override, whose key has no dot, may choose of a group: of a folder in `conf`, or one that a program registers."""
+    from hydra.core.config_store import ConfigStore
+
+    key = override.partition("=")[0]
+    return "/" in key or key in ConfigStore.instance().repo or (config_folder(program) / key).is_dir()
 
 
 def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -104,14 +112,16 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     A program that is named by its path has its `conf/` beside it. Raises UsageError, in one line, for an unknown key, group or
     value; near matches are named, and what replaces a key that is in the program's table `RENAMED`.
 
-    Composing takes a tenth of a second, setting values a tenth of that: shipped groups are composed once a process.
+    Composing takes a tenth of a second, setting values a tenth of that: shipped groups are composed once a process, and values, with a
+    dot in their key or without, set over them.
     """
     from omegaconf.errors import OmegaConfBaseException
 
     refuse_unread(overrides, multirun=False)
     if program.endswith(".py") or any(text.startswith("hydra.") for text in overrides):
         return _composed(program, overrides)  # from files that are not ours and may change
-    plain = [text for text in overrides if PLAIN.match(text)]
+    load_program(program)
+    plain = [text for text in overrides if PLAIN.match(text) or (GROUP.match(text) and not _chooses(program, text))]
     if not all(PLAIN.match(text) or GROUP.match(text) for text in overrides):
         return _composed(program, overrides)  # `++a.b=1` or `a={b: 1}` may set what a plain one sets: the last one wins
     try:
@@ -213,7 +223,7 @@ def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | No
         key, value = override.key_or_group, override.value()
         if override.is_sweep_override() or override.is_add() or override.is_delete() or override.package is not None:
             return None
-        if isinstance(OmegaConf.select(config, key), DictConfig | None):  # a group, a mapping, or nothing that is there
+        if not _is_value(config, key):
             return None
         try:
             OmegaConf.update(changed, key, value)
@@ -221,6 +231,15 @@ def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | No
             raise UsageError(f"{override.input_line}: {lower_first(str(error).splitlines()[0])}") from error
     _refuse_values(changed)
     return changed
+
+
+def _is_value(config: DictConfig, key: str) -> bool:
+    """Whether a key is there and holds a value, null or not: no group, no mapping."""
+    if OmegaConf.select(config, key) is not None:
+        return not isinstance(OmegaConf.select(config, key), DictConfig)
+    parent, _, name = key.rpartition(".")
+    holder = OmegaConf.select(config, parent) if parent else config
+    return isinstance(holder, DictConfig) and isinstance(holder._get_node(name, validate_access=False), ValueNode)
 
 
 def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:

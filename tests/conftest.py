@@ -15,7 +15,13 @@ from rmlab.microswe.sandbox import IsolationLevel
 from tests import unsynced  # noqa: F401  (for what importing it does)
 
 settings.register_profile("any machine", deadline=None)  # a busy one is slow at random
-settings.load_profile("any machine")
+settings.register_profile("quick", deadline=None, max_examples=30)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The quick tests draw fewer examples than the same tests among all."""
+    settings.load_profile("quick" if "not slow" in config.option.markexpr else "any machine")
+
 
 # Tests run beside each other, one on each core: a second thread of one waits for a core longer than it works.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -124,6 +124,13 @@ def test_values_set_over_groups_that_are_composed_once_are_composed_with_them(ov
     assert compose("train_verifier", overrides).data.scale == 20, "what a caller changes is the caller's"
 
 
+def test_another_value_without_a_dot_is_set_and_nothing_composed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compose("rl", ["rl_preset=smoke"])
+    expected = _composed("rl", ["rl_preset=smoke", "start=somewhere", "seed=3"])
+    monkeypatch.setattr("rmlab.configuration._composed", lambda *_: pytest.fail("composed"))
+    assert compose("rl", ["rl_preset=smoke", "start=somewhere", "seed=2", "seed=3"]) == expected
+
+
 @pytest.mark.parametrize(
     "override",
     [

@@ -10,6 +10,7 @@ from rmlab.paths import REPOSITORY
 QUICKSTART = REPOSITORY / "experiments" / "quickstart.py"
 
 
+@pytest.mark.slow
 def test_the_quickstart_goes_from_tasks_to_metrics(capsys: pytest.CaptureFixture[str]) -> None:
     found = load_file(QUICKSTART).main(train_tasks=6, evaluation_tasks=2)
     printed = capsys.readouterr().out

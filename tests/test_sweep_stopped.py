@@ -76,9 +76,8 @@ def test_a_full_disk_is_said_once_and_starts_nothing_more(runs_folder: Path) -> 
     assert [(run.name, run.status) for run in runs(Store.open())] == [("data_scale=3 s0", "stopped")]
 
 
-@pytest.mark.parametrize(
-    "whom", ["ctrl-c", *(pytest.param(whom, marks=pytest.mark.slow) for whom in ("parent alone", "sigterm"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("whom", ["ctrl-c", "parent alone", "sigterm"])
 def test_children_end_with_their_parent(runs_folder: Path, whom: str) -> None:
     killed = whom == "parent alone"
     process = launch(TOY, "seconds=3600", "--workers", "2", patient=not killed)

@@ -11,10 +11,10 @@ from rmlab.sweep.plan import Cell, cell_name, shape
 from rmlab.sweep.spec import SweepSpec
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
 from rmlab.tracking.leases import LeaseMonitor, holder_words
+from rmlab.tracking.query import without_weights
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import commit
-from rmlab.tracking.weights import without_weights
 from rmlab.wording import counted
 
 Redo = Callable[[RunInfo], bool]

@@ -10,7 +10,7 @@ runs/policies/x   a folder
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,13 +23,15 @@ from rmlab.tracking.run_index import RunInfo, described, search
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
 from rmlab.tracking.views import headline
-from rmlab.tracking.weights import MODEL, training_command
+from rmlab.tracking.weights import MODEL, are_weights, training_command
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
     from rmlab.tracking.store import Store
 
+TRAINED = ("verifier", "rl")
+"""Kinds of runs that save a model."""
 SHORTEST = 6
 """Characters of a run's id from which on its beginning names it."""
 
@@ -93,6 +95,20 @@ def runs(
     """
     found, asked = search(store, experiments, tags)
     return [_tracked(run, store, asked) for run in found]
+
+
+def without_weights(store: Store, found: Iterable[RunInfo]) -> list[RunInfo]:
+    """Those of the runs that were imported without a model. A run that reused another one's names no artifact that was left out, so
+    its folder is looked at where the store is local."""
+    lacking = []
+    for info in found:
+        if IMPORTED_RUN not in info.tags:
+            continue
+        named = any(are_weights(name) for name in info.tags.get(LEFT_OUT, "").split(", "))
+        folder = get_run(store, info.run_id).folder() if not named and info.tags.get("kind") in TRAINED else None
+        if named or (folder is not None and not (folder / MODEL).exists()):
+            lacking.append(info)
+    return lacking
 
 
 def get_run(store: Store, run_id: str) -> TrackedRun:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from functools import cache
 
 import numpy as np
@@ -69,15 +70,24 @@ def store(runs_folder):
     return Store.open(None)
 
 
-@pytest.fixture
-def words(store, tmp_path):
-    """A sweep whose levels are words: `good` is better than the baseline, `same` is not."""
-    scores = {
-        (level, seed): track(store, tmp_path, "mixture", level, seed, quality, place=place, baseline="usual")
+@pytest.fixture(scope="module")
+def one_sweep(tmp_path_factory, empty_database):
+    """A folder whose store has a sweep of words: `good` is better than the baseline, `same` is not. And the scores of its runs."""
+    folder = tmp_path_factory.mktemp("runs")
+    shutil.copy(empty_database, folder / "mlflow.db")
+    store = Store.open(f"sqlite:///{folder / 'mlflow.db'}")
+    return folder, {
+        (level, seed): track(store, folder, "mixture", level, seed, quality, place=place, baseline="usual")
         for place, (level, quality) in enumerate([("usual", 1.0), ("good", 6.0), ("same", 1.0)])
         for seed in range(3)
     }
-    return scores
+
+
+@pytest.fixture
+def words(one_sweep, monkeypatch):
+    """The store with that sweep, which tests read and leave as it is."""
+    monkeypatch.setenv("RMLAB_RUNS", str(one_sweep[0]))
+    return Store.open(None)
 
 
 def the_group(store, sweep="mixture"):
@@ -85,12 +95,12 @@ def the_group(store, sweep="mixture"):
     return group
 
 
-def test_the_table_and_the_csv_say_what_the_test_says(store, words):
-    group = the_group(store)
+def test_the_table_and_the_csv_say_what_the_test_says(words, one_sweep):
+    group, scores = the_group(words), one_sweep[1]
     assert group.levels == ["usual", "good", "same"], "words in the order of the sweep file"
     assert group.baseline == "usual"
     by_hand = compare_levels(
-        [words["usual", s] for s in range(3)], {lv: [words[lv, s] for s in range(3)] for lv in ("good", "same")}
+        [scores["usual", s] for s in range(3)], {lv: [scores[lv, s] for s in range(3)] for lv in ("good", "same")}
     )
     assert [group.tests["", t.level, t.metric] for t in by_hand] == by_hand
     assert group.tests["", "good", "auc_within_task"].shown
@@ -127,10 +137,10 @@ def test_the_name_of_a_factor_is_not_cut_off_beside_one_level(store, tmp_path, m
     assert 0 <= low < high <= height
 
 
-def test_the_figure_holds_every_test(store, words, tmp_path):
+def test_the_figure_holds_every_test(words, tmp_path):
     draw_figures(["differences", "rm_at_k", "discrimination_calibration", "reliability"], out=tmp_path / "out")
     drawn = list(csv.DictReader((tmp_path / "out" / "mixture" / "smoke-c0" / "differences.csv").open()))
-    tests = the_group(store).tests
+    tests = the_group(words).tests
     assert [(row["level"], row["metric"]) for row in drawn] == [
         (level, metric) for metric in FAMILY for level in ("good", "same")
     ]
@@ -184,8 +194,8 @@ def test_runs_that_stand_in_two_arms_are_tested_once(store, tmp_path):
     assert "3 that compare the same runs again are counted once" in level_tests.note(group)
 
 
-def test_no_difference_shown_states_its_power(store, words):
-    group = the_group(store)
+def test_no_difference_shown_states_its_power(words):
+    group = the_group(words)
     same = group.tests["", "same", "auc_within_task"]
     assert not same.shown
     alone, corrected = f"{same.detectable:.3f}", f"{same.detectable_holm:.3f}"
@@ -198,10 +208,10 @@ def test_no_difference_shown_states_its_power(store, words):
     assert row["auc_within_task_detectable"] == same.detectable
 
 
-def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
+def test_two_levels_on_the_command_line(words, tmp_path, capsys):
     compare = command.compare_levels
     found = compare("mixture=good", "usual", "mixture")
-    group = the_group(store)
+    group = the_group(words)
     assert (found["a"], found["b"], found["family"]) == ("good", "usual", 6)
     assert {t["metric"]: t["p_holm"] for t in found["tests"]} == {m: group.tests["", "good", m].p_holm for m in FAMILY}
     assert "higher" in capsys.readouterr().out
@@ -210,7 +220,7 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
         {t["metric"]: -t["difference"] for t in found["tests"]}
     )
     assert json.loads(capsys.readouterr().out) == other
-    export_runs(store, tmp_path / "b.zip", show=False)
+    export_runs(words, tmp_path / "b.zip", show=False)
     assert compare("good", "usual", "mixture", source=str(tmp_path / "b.zip")) == found
     wrong = {
         ("x", "usual", "mixture"): "mixture=x has no finished run",
@@ -225,9 +235,10 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
         compare("good", "usual", "mixture", preset="demo")
 
 
-def test_of_several_controls_the_last_that_has_both_levels_is_compared(store, words, tmp_path):
-    for seed in range(3):
-        track(store, tmp_path, "mixture", "usual", seed, 1.0, place=0, baseline="usual", control="later")
+def test_of_several_controls_the_last_that_has_both_levels_is_compared(store, tmp_path):
+    for level, place, control in (("usual", 0, "c0"), ("good", 1, "c0"), ("usual", 0, "later")):
+        for seed in range(3):
+            track(store, tmp_path, "mixture", level, seed, 1.0, place=place, baseline="usual", control=control)
     assert command.compare_levels("good", "mixture=usual", "mixture", as_json=True)["control_hash"] == "c0"
     with pytest.raises(UsageError, match=r"mixture=good has no finished run .*levels: usual"):
         command.compare_levels("good", "none", "mixture")

@@ -1,7 +1,8 @@
 """Figures of damaged runs: one line that names the run and the file, and nothing outside the folder that was asked for."""
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +55,7 @@ def store(runs_folder: Path) -> Store:
     return Store.open(None)
 
 
-def track(
-    store: Store,
-    outcome: Any = OUTCOME,
-    report: Any = REPORT,
-    *,
-    text: str | None = None,
-    name: str = "good",
-    params: dict[str, Any] | None = None,
-    **tags: str,
-) -> None:
+def track(store: Store, *, name: str = "good", params: dict[str, Any] | None = None, **tags: str) -> None:
     with RunLogger.start(
         store,
         "policies",
@@ -79,8 +71,29 @@ def track(
         },
         params={"seed": 0, "reward": "hybrid", "reward_weight": 1.0, "steps": 5} | (params or {}),
     ) as run:
-        run.text("outcome.json", json.dumps(outcome) if text is None else text)
-        run.json("verifier_report.json", report)
+        run.json("outcome.json", OUTCOME)
+        run.json("verifier_report.json", REPORT)
+
+
+@pytest.fixture(scope="module")
+def tracked_once(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> tuple[Path, Path]:
+    """The folder of a store with one whole run, and of that run's files."""
+    folder = tmp_path_factory.mktemp("runs")
+    shutil.copy(empty_database, folder / "mlflow.db")
+    track(Store.open(f"sqlite:///{folder / 'mlflow.db'}"))
+    [outcome] = folder.rglob("outcome.json")
+    return folder, outcome.parent
+
+
+@pytest.fixture
+def damage(tracked_once: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """Gives a file of the one run, in this test, another text."""
+    folder, files = tracked_once
+    monkeypatch.setenv("RMLAB_RUNS", str(folder))
+    whole = {path: path.read_bytes() for path in files.iterdir()}
+    yield lambda name, text: (files / name).write_text(text) and None
+    for path, content in whole.items():
+        path.write_bytes(content)
 
 
 def draw() -> list[Path]:
@@ -127,8 +140,8 @@ def test_a_whole_run_is_drawn(store: Store) -> None:
         with_curve(lambda curve: [curve[0], curve[0]]),
     ],
 )
-def test_an_outcome_that_is_none(outcome: Any, store: Store) -> None:
-    track(store, outcome)
+def test_an_outcome_that_is_none(outcome: Any, damage: Callable[[str, str], None]) -> None:
+    damage("outcome.json", json.dumps(outcome))
     with pytest.raises(
         DataError,
         match=r"^outcome\.json of the run \([0-9a-f]{32}\) cannot be read: .*Get the bundle or the store again",
@@ -139,8 +152,8 @@ def test_an_outcome_that_is_none(outcome: Any, store: Store) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", json.dumps(OUTCOME).replace("0.5", "NaN"), json.dumps(OUTCOME).replace("0.5", "Infinity")]
 )
-def test_an_outcome_that_is_no_json(text: str, store: Store) -> None:
-    track(store, text=text)
+def test_an_outcome_that_is_no_json(text: str, damage: Callable[[str, str], None]) -> None:
+    damage("outcome.json", text)
     with pytest.raises(DataError, match=r"^outcome\.json of the run .* cannot be read: "):
         draw()
 
@@ -158,8 +171,8 @@ def test_an_outcome_that_is_no_json(text: str, store: Store) -> None:
         {"ci95": [1]},
     ],
 )
-def test_a_report_of_a_verifier_that_is_none(report: Any, store: Store) -> None:
-    track(store, report=report)
+def test_a_report_of_a_verifier_that_is_none(report: Any, damage: Callable[[str, str], None]) -> None:
+    damage("verifier_report.json", json.dumps(report))
     with pytest.raises(DataError, match=r"^verifier_report\.json of the run .* cannot be read: "):
         draw_figures(["relation"])
 

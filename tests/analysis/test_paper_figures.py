@@ -15,6 +15,8 @@ from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
 from tests.analysis.made_study import PLAN, MadeRun, made_runs
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
+
 
 def scores(skill: float, seed: int = 0) -> Scores:
     """30 tasks, 16 attempts each."""

@@ -23,6 +23,10 @@ pareto.draw(*{FIGURE}, Path(sys.argv[2]), {NOTE!r})
 import matplotlib
 print(matplotlib.rcParams["lines.linewidth"])
 """
+SETTINGS = (
+    "text.usetex: True\nlines.linewidth: 9\nsavefig.bbox: tight\nfont.family: serif\nfigure.dpi: 300\n"
+    "axes.facecolor: red\nbackend: TkAgg\naxes.prop_cycle: cycler('color', ['r'])\npdf.compression: 0\n"
+)
 
 
 def files(folder: Path) -> list[bytes]:
@@ -49,23 +53,21 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     return files(folder)
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [
-        "module://matplotlib_inline.backend_inline",
-        pytest.param("module://no.such_backend", marks=pytest.mark.slow),
-        "nonsense",
-    ],
-)
-def test_the_backend_of_a_notebook(plain: list[bytes], tmp_path: Path, backend: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["module://no.such_backend", "nonsense"])
+def test_a_backend_that_is_not_there(plain: list[bytes], tmp_path: Path, backend: str) -> None:
     assert drawn(tmp_path, MPLBACKEND=backend)[0] == plain
 
 
-def test_a_matplotlibrc_of_the_working_folder(plain: list[bytes], tmp_path: Path) -> None:
-    (tmp_path / "matplotlibrc").write_text(
-        "text.usetex: True\nlines.linewidth: 9\nsavefig.bbox: tight\nfont.family: serif\nfigure.dpi: 300\n"
-        "axes.facecolor: red\nbackend: TkAgg\naxes.prop_cycle: cycler('color', ['r'])\npdf.compression: 0\n"
-    )
-    again, said = drawn(tmp_path)
+def test_a_matplotlibrc_of_the_working_folder_and_the_backend_of_a_notebook(plain: list[bytes], tmp_path: Path) -> None:
+    """Both in one process: the variable goes before the file, whose own backend a slow test has."""
+    (tmp_path / "matplotlibrc").write_text(SETTINGS)
+    again, said = drawn(tmp_path, MPLBACKEND="module://matplotlib_inline.backend_inline")
     assert again == plain
     assert said == "9.0\n", "what else runs in the process has the user's settings"
+
+
+@pytest.mark.slow
+def test_a_matplotlibrc_with_a_backend_of_its_own(plain: list[bytes], tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text(SETTINGS)
+    assert drawn(tmp_path)[0] == plain

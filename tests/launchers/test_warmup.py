@@ -97,7 +97,10 @@ def test_a_pool_is_proven_once_as_long_as_its_bytes_are_the_same(tmp_path: Path)
     ("added", "words"),
     [
         (replace(POOL[0], attempt=7, split="evaluation"), "lies in the parts"),
-        (replace(POOL[4], messages=(*POOL[4].messages, Message("tool", "FAIL_TO_PASS: test_a"))), "contain the outcome"),
+        (
+            replace(POOL[4], messages=(*POOL[4].messages, Message("tool", "FAIL_TO_PASS: test_a"))),
+            "contain the outcome",
+        ),
         (
             replace(episode(40, True, part="evaluation"), messages=(Message("user", "5 hidden tests failed"),) * 2),
             "contain the outcome",

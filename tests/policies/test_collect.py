@@ -34,7 +34,7 @@ def collect():
 
 @pytest.fixture(scope="module")
 def tasks():
-    return [t for t in read_tasks(STARTER / "tasks.parquet")[0] if t.part == "validation"][::10]
+    return [t for t in read_tasks(STARTER / "tasks.parquet")[0] if t.part == "validation"][::50]
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ def test_who_waits_takes_over_from_one_that_died_and_stops_when_it_is_told_to(
         ask_to_stop(None)
 
 
+@pytest.mark.slow
 def test_runs_of_one_start_and_seed_share_what_each_would_have_found(
     easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,5 +50,5 @@ def test_the_best_looks_weights_come_back_and_others_are_forgotten(tmp_path: Pat
     assert torch.equal(own[2].weight, best)
     kept.forget_all_but(20)
     assert [path.name for path in tmp_path.iterdir()] == ["best_000020.safetensors"]
-    with pytest.raises(DataError, match=r"best_000010\.safetensors is not there"):
+    with pytest.raises(DataError, match=r"best_000010\.safetensors is missing"):
         kept.put_back(10)

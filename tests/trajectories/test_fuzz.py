@@ -227,6 +227,7 @@ def replaced(value: object, rng: random.Random, depth: int = 0) -> object:
     return {**value, key: new} if isinstance(value, dict) else [new if k == key else v for k, v in inner]
 
 
+@pytest.mark.slow
 def test_readers_answer_real_documents_with_any_part_replaced(samples: list[tuple[str, bytes]]) -> None:
     rng = random.Random(0)
     documents = [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -119,24 +120,42 @@ def test_a_carriage_return_is_shown_as_the_end_of_a_line(tmp_path: Path, capsys:
     assert "10 %\n20 %\ndone\N{REPLACEMENT CHARACTER}[1m" in capsys.readouterr().out
 
 
+BOTH = """
+import shlex, sys
+from rmlab.cli import main
+for line in sys.argv[1:]:
+    sys.argv = ["rmlab", *shlex.split(line)]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+"""
+"""Several commands in one process: each imports what the others do."""
+
+
 @pytest.mark.parametrize(
-    "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
+    "locale",
+    [
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        pytest.param({"PYTHONIOENCODING": "latin-1"}, marks=pytest.mark.slow),
+    ],
 )
 def test_commands_write_what_the_locale_cannot(tmp_path: Path, locale: dict[str, str]) -> None:
     (tmp_path / "s.csv").write_text("task_id,score,resolved\nτ,0.5,1\nτ,0.4,0\nu,0.4,0\nu,0.1,0\n")
 
-    def run(*arguments: object) -> str:
-        answer = subprocess.run(
-            [sys.executable, "-m", "rmlab.cli", *map(str, arguments)],
-            cwd=REPOSITORY,
-            capture_output=True,
-            check=False,
-            env={**os.environ, **locale},
-        )
-        assert answer.returncode == 0, answer.stderr
-        return answer.stdout.decode("latin-1")
-
-    assert "(\\u03c4" in run("evaluate", tmp_path / "s.csv")
     (tmp_path / "rows.jsonl").write_text(json.dumps(row("τ__n-1")))
-    found = run("import", "auto", tmp_path / "rows.jsonl", "-o", tmp_path / "set.parquet", "--json")
-    assert json.loads(found)["tasks"] == 1
+    commands = (
+        ["evaluate", tmp_path / "s.csv"],
+        ["import", "auto", tmp_path / "rows.jsonl", "-o", tmp_path / "set.parquet", "--json"],
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", BOTH, *(shlex.join(map(str, command)) for command in commands)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=False,
+        env={**os.environ, **locale},
+    )
+    assert answer.returncode == 0, answer.stderr
+    shown, brace, found = answer.stdout.decode("latin-1").partition("{")
+    assert "(\\u03c4" in shown
+    assert json.loads(brace + found)["tasks"] == 1

@@ -65,6 +65,7 @@ def test_counts_are_those_of_the_readme(name: str, real: Path, importing) -> Non
     assert found["duplicates"] == found["conflicts"] == found["ambiguous"] == found["outcomes_in_prompts"] == 0
 
 
+@pytest.mark.slow
 def test_all_sources_at_once_are_the_sum_and_label_nobody_else(real: Path, importing) -> None:
     found = importing(real)
     moatless_nodes = 2  # the leaderboard's matrix lies in the same folder, and carries the run's name

@@ -1,10 +1,7 @@
 """Any local model scores trajectories: asked in its own chat template, or by its classification head."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +20,7 @@ from rmlab.verifiers import judge_model
 from rmlab.verifiers.judge_model import judge_prompt, load_judge, score_prompts
 from rmlab.verifiers.judge_prompt import JudgePrompt, answer_words
 from rmlab.verifiers.per_turn import turns_path
+from tests.command_line import rmlab_here
 from tests.rl.conftest import write_verifier
 from tests.verifiers.examples import episode
 from tests.verifiers.tiny_models import LLAMA, write_model
@@ -308,26 +306,16 @@ def test_folders_that_cannot_score_say_why(tmp_path, pool, attempts):
         score(pool, str(masked))
 
 
-def test_the_hub_without_a_network_is_one_line(tmp_path, pool):
-    command = [
-        sys.executable,
-        "-m",
-        "rmlab.cli",
-        "score",
-        "-m",
-        "hf:owner/name@main",
-        str(pool),
-        "-o",
-        str(tmp_path / "s.csv"),
-        "--part",
-        "all",
-    ]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert found.returncode == 1
-    assert len(found.stderr.strip().splitlines()) == 1
-    assert "hf:owner/name@main cannot be fetched" in found.stderr
-    assert "name it" in found.stderr
+def test_the_hub_without_a_network_is_one_line(tmp_path, pool, monkeypatch):
+    from huggingface_hub import constants  # it reads HF_HUB_OFFLINE and HF_HOME when it is imported
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    code, _, err = rmlab_here("score", "-m", "hf:owner/name@main", pool, "-o", tmp_path / "s.csv", "--part", "all")
+    assert code == 1
+    assert len(err.strip().splitlines()) == 1
+    assert "hf:owner/name@main cannot be fetched" in err
+    assert "name it" in err
 
 
 def test_the_prompt_of_a_verifier_is_shown_too(tmp_path, pool, capsys):

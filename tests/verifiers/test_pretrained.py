@@ -108,6 +108,7 @@ def test_without_a_rank_no_hash_has_adapters_and_the_factor_owns_them(
     assert "checkpointing" not in hashed_values(scratch)["training"]
 
 
+@pytest.mark.slow
 def test_train_by_adapters_then_score_and_train_on_from_the_run(
     pretrained_folders: dict[str, Path],
     pool: Path,

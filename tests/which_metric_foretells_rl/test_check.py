@@ -202,6 +202,7 @@ def test_the_check_says_which_slopes_take_the_correlation_out() -> None:
     assert check.remedy(lost, pools).startswith("none of the other slopes mends the correlation")
 
 
+@pytest.mark.slow
 def test_the_check_writes_what_it_found_and_what_it_fitted(
     monkeypatch: pytest.MonkeyPatch, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,12 @@ from rmlab.tracking.store import Store
 from tests.which_metric_foretells_rl.planned import BALANCED, cells, named
 
 
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test starts ends at once."""
+    monkeypatch.setattr(study, "LOOK_SECONDS", 0.05)
+
+
 def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +149,7 @@ def test_a_cell_that_was_killed_three_times_is_given_up_with_all_that_it_would_p
     assert left == "no finished run"
 
 
+@pytest.mark.slow
 def test_what_a_slice_cuts_short_has_not_been_killed_but_what_hangs_has(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,8 @@ RL not be past its first evaluation."""
 PAUSE, STOP, KILL = 60, 40, 20
 """Seconds before the end of a slice at which runs of RL pause by themselves, what still runs is told to stop and saves its state, and what
 has not ended then is killed. The rest is for the bundle."""
+LOOK_SECONDS = 1.0
+"""Between two looks at what runs."""
 COMMANDS = {"verifier": "train", "rl": "rl"}
 FROM_OUTSIDE = (INTERRUPTED, EXIT_CODE)
 """Exit codes of a command that was told to end, or that could not say any longer that it is at work."""
@@ -157,7 +159,7 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
             waiting = [cell for cell in waiting if cell["name"] not in lacking]
             if not any(left > LEAST_SECONDS[cell["kind"]] for cell in waiting):
                 return lost
-        time.sleep(1.0)
+        time.sleep(LOOK_SECONDS)
 
 
 def ending(name: str, kind: str, code: int, told: bool, began: float) -> tuple[str, str]:

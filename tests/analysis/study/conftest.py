@@ -1,5 +1,6 @@
 """The folder of a study, and a store for its runs."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from analysis import planned_study, study_page
 from analysis.planned_cells import PlannedCell, planned_cells
 from rmlab.sweep.spec import SweepSpec
 from rmlab.tracking.store import Store
+from tests.analysis.study.planned_runs import Fill, bundle
 
 _PLANNED: dict[str, list[PlannedCell]] = {}
 
@@ -38,3 +40,28 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(runs_folder: Path) -> Store:
     return Store.open(None)
+
+
+@pytest.fixture(scope="session")
+def made_bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the bundles lie that tests copy: each is made once."""
+    return tmp_path_factory.mktemp("bundles")
+
+
+@pytest.fixture
+def fill(folder: Path, made_bundles: Path, empty_database: Path) -> Fill:
+    """Puts a bundle of trained levels (level -> quality) of each sweep into a study's folder."""
+
+    def filled(sweeps: dict[str, dict[str, float]], seeds: int = 3) -> None:
+        (folder / "bundles").mkdir(exist_ok=True)
+        for sweep, levels in sweeps.items():
+            name = "_".join([sweep, str(seeds), *(f"{level}={quality}" for level, quality in levels.items())])
+            made = made_bundles / name.replace(":", "to")
+            if not (made / "made.zip").exists():
+                made.mkdir()
+                shutil.copy(empty_database, made / "mlflow.db")
+                store = Store.open(f"sqlite:///{made / 'mlflow.db'}")
+                bundle(store, made, folder, sweep, levels, seeds).rename(made / "made.zip")
+            shutil.copy(made / "made.zip", folder / "bundles" / f"{sweep}.zip")
+
+    return filled

@@ -2,7 +2,7 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from omegaconf import OmegaConf
@@ -76,14 +76,20 @@ def train(
         run.artifact(folder / "scores.parquet")
 
 
-def fill(store: Store, folder: Path, scratch: Path, sweeps: dict[str, dict[str, float]], seeds: int = 3) -> None:
-    """Trains the levels of sweeps (level -> quality) and puts a bundle of each sweep into a study's folder."""
-    planned = PlannedStudy.read(folder, []).planned
-    for sweep, levels in sweeps.items():
-        for cell in planned[sweep]:
-            if cell.level in levels and cell.seed < seeds:
-                train(store, scratch, cell, levels[cell.level])
-        export_runs(store, folder / "bundles" / f"{sweep}.zip", sweep=sweep, preset="demo", study=True, show=False)
+def bundle(store: Store, scratch: Path, folder: Path, sweep: str, levels: dict[str, float], seeds: int) -> Path:
+    """Trains levels (level -> quality) of a sweep of the study in a folder, and writes their bundle beside the store."""
+    for cell in PlannedStudy.read(folder, []).planned[sweep]:
+        if cell.level in levels and cell.seed < seeds:
+            train(store, scratch, cell, levels[cell.level])
+    written = scratch / "whole.zip"
+    export_runs(store, written, sweep=sweep, preset="demo", study=True, show=False)
+    return written
+
+
+class Fill(Protocol):
+    """As the fixture `fill` does it."""
+
+    def __call__(self, sweeps: dict[str, dict[str, float]], seeds: int = 3) -> None: ...
 
 
 WHOLE = {"4:1": 1.0, "2:1": 1.0, "1:1": 1.0, "1:2": 1.0, "1:4": 6.0}

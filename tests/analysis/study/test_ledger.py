@@ -15,13 +15,13 @@ from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from tests.analysis.study.planned_runs import SHIPPED, fill, train
+from tests.analysis.study.planned_runs import SHIPPED, Fill, train
 
 pytestmark = pytest.mark.usefixtures("small_pictures")
 
 
 def test_the_ledger_says_what_is_finished_shared_failed_and_next(
-    store: Store, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], fill: Fill
 ) -> None:
     with open_study(folder) as planned:
         assert planned.trainings == (18, 0), "15 and 6 cells, 3 of them the same"
@@ -34,7 +34,7 @@ def test_the_ledger_says_what_is_finished_shared_failed_and_next(
         train(store, tmp_path, cells["evidence=voluntary s2"], 1.0, fails=True)
     train(store, tmp_path, cells["evidence=voluntary s0"], 1.0)
     export_runs(store, folder / "evidence.zip", sweep="evidence", study=True, show=False)
-    fill(store, folder, tmp_path, {"label_ratio": {"1:1": 1.0, "4:1": 2.0}})
+    fill({"label_ratio": {"1:1": 1.0, "1:4": 2.0}})
     with open_study(folder) as planned:
         assert planned.trainings == (18, 7)
         states = {one.cell.name: (one.state, one.failures) for one in planned.of("evidence")}
@@ -46,7 +46,7 @@ def test_the_ledger_says_what_is_finished_shared_failed_and_next(
         "evidence=voluntary s1": ("failed", 2),
         "evidence=voluntary s2": ("failed", 1),
     }
-    assert "label_ratio          6 of 15 finished; missing: 2:1, 1:2, 1:4" in text
+    assert "label_ratio          6 of 15 finished; missing: 4:1, 2:1, 1:2" in text
     assert "evidence             4 of 6 finished (3 of them in another sweep); missing: voluntary s1 s2" in text
     assert "failed 2 times: evidence: evidence=voluntary s1: ArithmeticError: loss is not finite; not repeated" in text
     assert "evidence=voluntary s2: ArithmeticError: loss is not finite; to be repeated" in text
@@ -181,8 +181,8 @@ def test_runs_from_another_pool_are_not_mixed_into_a_sweep(store: Store, folder:
         ]
 
 
-def test_a_damaged_bundle_is_named(store: Store, folder: Path, tmp_path: Path) -> None:
-    fill(store, folder, tmp_path, {"evidence": {"voluntary": 0.0}}, seeds=1)
+def test_a_damaged_bundle_is_named(folder: Path, fill: Fill) -> None:
+    fill({"evidence": {"voluntary": 0.0}}, seeds=1)
     whole = (folder / "bundles" / "evidence.zip").read_bytes()
     (folder / "bundles" / "cut.zip").write_bytes(whole[: len(whole) // 2])
     (folder / "words.zip").write_text("no archive")

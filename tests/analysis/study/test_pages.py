@@ -16,8 +16,9 @@ from analysis.study_effects import effects
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.figures import study as command
 from rmlab.errors import UsageError
+from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.store import Store
-from tests.analysis.study.planned_runs import WHOLE, fill, train
+from tests.analysis.study.planned_runs import WHOLE, Fill, train
 
 pytestmark = pytest.mark.usefixtures("small_pictures")
 
@@ -29,10 +30,8 @@ def told(folder: Path, **conditions: str) -> dict[str, str]:
     return row
 
 
-def test_one_table_says_what_is_shown_what_is_not_and_with_which_power(
-    store: Store, folder: Path, tmp_path: Path
-) -> None:
-    fill(store, folder, tmp_path, {"label_ratio": WHOLE})
+def test_one_table_says_what_is_shown_what_is_not_and_with_which_power(folder: Path, fill: Fill) -> None:
+    fill({"label_ratio": WHOLE})
     with open_study(folder) as study:
         study_table.draw(study, folder)
         group = study.groups["label_ratio"]
@@ -77,10 +76,8 @@ def test_one_table_says_what_is_shown_what_is_not_and_with_which_power(
     )
 
 
-def test_while_it_runs_the_table_says_so_and_takes_shared_cells_from_elsewhere(
-    store: Store, folder: Path, tmp_path: Path
-) -> None:
-    fill(store, folder, tmp_path, {"label_ratio": {"1:1": 1.0, "1:4": 6.0}, "evidence": {"voluntary": 0.0}})
+def test_while_it_runs_the_table_says_so_and_takes_shared_cells_from_elsewhere(folder: Path, fill: Fill) -> None:
+    fill({"label_ratio": {"1:1": 1.0, "1:4": 2.0}, "evidence": {"voluntary": 0.0}})
     with open_study(folder) as study:
         text = study_table.as_marked(study).text
         assert study.groups["evidence"].levels == ["final", "voluntary"]
@@ -93,18 +90,16 @@ def test_while_it_runs_the_table_says_so_and_takes_shared_cells_from_elsewhere(
 
 
 def test_the_figures_of_each_sweep_are_drawn_from_the_folder_of_bundles(
-    store: Store, folder: Path, tmp_path: Path
+    runs_folder: Path, folder: Path, tmp_path: Path, fill: Fill
 ) -> None:
-    fill(
-        store, folder, tmp_path, {"label_ratio": {"1:1": 1.0, "1:4": 6.0}, "evidence": {"final": 1.0, "voluntary": 0.0}}
-    )
+    fill({"label_ratio": {"1:1": 1.0, "1:4": 2.0}, "evidence": {"final": 1.0, "voluntary": 0.0}})
     drawn = draw_figures(["differences"], str(folder), tmp_path / "drawn")
     assert sorted({path.relative_to(tmp_path / "drawn").parts[0] for path in drawn}) == ["evidence", "label_ratio"]
     assert all((path.parent / "differences.csv").is_file() for path in drawn)
 
 
-def test_two_seeds_are_no_test(store: Store, folder: Path, tmp_path: Path) -> None:
-    fill(store, folder, tmp_path, {"evidence": {"final": 1.0, "voluntary": 3.0}}, seeds=2)
+def test_two_seeds_are_no_test(folder: Path, fill: Fill) -> None:
+    fill({"evidence": {"final": 1.0, "voluntary": 3.0}}, seeds=2)
     with open_study(folder) as study:
         text = study_table.as_marked(study).text
     assert "no test, fewer than 3 seeds that a level and the baseline share." in text
@@ -112,12 +107,12 @@ def test_two_seeds_are_no_test(store: Store, folder: Path, tmp_path: Path) -> No
 
 
 def test_the_overview_is_one_page_in_grey_with_small_letters(
-    store: Store, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fill: Fill
 ) -> None:
     from matplotlib.colors import to_rgb
     from matplotlib.text import Text
 
-    fill(store, folder, tmp_path, {"label_ratio": WHOLE, "evidence": {"voluntary": 0.0}})
+    fill({"label_ratio": WHOLE, "evidence": {"voluntary": 0.0}})
     seen: list[Any] = []
     save = style.save
 
@@ -158,11 +153,12 @@ def test_latex_takes_what_markdown_says() -> None:
 
 
 def test_the_page_is_written_with_its_marks_and_another_digit_is_found(
-    store: Store, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], fill: Fill
 ) -> None:
     extra = replace(PlannedStudy.read(folder, []).planned["label_ratio"][0], seed=7, key="unplanned")
     train(store, tmp_path, extra, 1.0)
-    fill(store, folder, tmp_path, {"label_ratio": WHOLE})
+    fill({"label_ratio": WHOLE})
+    export_runs(store, folder / "bundles" / "extra.zip", sweep="label_ratio", preset="demo", study=True, show=False)
     (folder / "numbers.yaml").write_text("README.md:\n  Levels:\n  - design: '5'\n")
     written = command(folder, page=True)
     assert sorted(path.name for path in written) == [

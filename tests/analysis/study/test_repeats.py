@@ -10,15 +10,15 @@ from analysis.page_numbers import check, marks_of
 from analysis.planned_study import PlannedStudy, open_study
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.store import Store
-from tests.analysis.study.planned_runs import fill, train
+from tests.analysis.study.planned_runs import Fill, train
 
 pytestmark = pytest.mark.usefixtures("small_pictures")
 
 
 def test_a_cell_that_was_trained_again_is_held_against_one_new_training(
-    store: Store, folder: Path, tmp_path: Path
+    store: Store, folder: Path, tmp_path: Path, fill: Fill
 ) -> None:
-    fill(store, folder, tmp_path, {"label_ratio": {"1:1": 1.0, "1:4": 2.0}})
+    fill({"label_ratio": {"1:1": 1.0, "1:4": 2.0}})
     cells = {cell.name: cell for cell in PlannedStudy.read(folder, []).planned["label_ratio"]}
     train(store, tmp_path, cells["label_ratio=1:4 s1"], -4.0)
     with open_study(folder) as study:

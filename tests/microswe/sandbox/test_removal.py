@@ -79,6 +79,7 @@ def found(sandbox: Sandbox, tasks: list[Task], ways: list[str], removed: bool = 
     return [json.loads(outcome.results[0].value) for outcome in sandbox.run(programs)]
 
 
+@pytest.mark.slow
 def test_no_way_leads_to_the_function_of_a_few_tasks():
     names = ["statistics.median", "heapq.heappop", "functools.reduce", "bisect.bisect_left", "codecs.make_encoding_map",
              "functools._gt_from_lt", "operator.indexOf", "importlib._bootstrap._resolve_name"]  # fmt: skip
