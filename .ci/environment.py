@@ -124,6 +124,7 @@ def main(extras: list[str]) -> None:
     pip("--constraint", str(pinned), "--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT))
     compile_packages()
     STAMP.write_text(" ".join([key, *extras]) + "\n")
+    print("Done: .venv is set up. `make demo` runs the demo; `.venv/bin/rmlab --help` shows the commands.", flush=True)
 
 
 if __name__ == "__main__":

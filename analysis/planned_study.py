@@ -5,6 +5,7 @@ known by its sweep, level, arm and seed; a run counts for it whose configuration
 with the sweep's other runs. Cells of two sweeps with one configuration are one training, whichever sweep trained it.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -282,7 +283,7 @@ def ledger_lines(study: PlannedStudy) -> list[str]:
                 "" if one.state != "failed" else "; to be repeated once" if one.failures < REPEATS else "; not repeated"
             )
             lines.append(
-                f"  failed {counted(one.failures, 'time')}: {one.cell.sweep}: {one.cell.name}: {one.error}{left}"
+                f"  failed {counted(one.failures, 'time')}: {one.cell.sweep}: {one.cell.name}: {first_sentence(one.error)}{left}"
             )
     if study.unplanned:
         lines.append(
@@ -291,6 +292,14 @@ def ledger_lines(study: PlannedStudy) -> list[str]:
     lines += [f"  {text}" for text in study.left_aside()]
     lines += [f"  {text}" for text in study.contradictions()]
     return [*lines, "", "Next:" if commands else "Nothing is left to run.", *commands]
+
+
+def first_sentence(error: str, longest: int = 160) -> str:
+    """An error's first sentence, cut where it is long: those of a GPU go on with pages of advice. ledger.csv has the whole."""
+    words = " ".join(error.split())
+    found = re.match(r".*?[.!?](?=\s|$)", words)
+    first = (found[0] if found else words).rstrip(".")
+    return first if len(first) <= longest else f"{first[: longest - 1]}…"
 
 
 def _missing(cells: Sequence[CellState]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
 from rmlab.paths import SWEEPS, portable, runs_folder
-from rmlab.progress import is_verbose, progress
+from rmlab.progress import is_quiet, is_verbose, progress
 from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.notes import summary_note
 from rmlab.tracking.query import TrackedRun, runs
@@ -47,6 +47,10 @@ def show_sweep(plan: "Plan", store: Store) -> None:
         group = replace(groups[0], baseline=portable(str(spec.baseline)))
         text = _verifiers(plan, store, group, found)
         said = conclusions.of_verifiers(group)
+        if (many := len(group.cells)) > len(plan.cells) and not is_quiet():
+            print(
+                f"What follows is about all {many} finished runs of this sweep and preset, not only these {len(plan.cells)}."
+            )
     elif policies := policy_runs(found):
         text = _policies(plan, store, policies, found)
         said = conclusions.of_policies(spec, policies)

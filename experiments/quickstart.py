@@ -65,6 +65,10 @@ def train_verifier(trajectories: Sequence[Trajectory]) -> "Verifier":
         for e in encode(trajectories, tokenizer, prompt)
         if e.ids is not None  # longer than the verifier's context: rmlab/verifiers/config.py, OverLength
     ]
+    if unfit := len(trajectories) - len(examples):
+        print(
+            f"{unfit} of {len(trajectories)} attempts are longer than the verifier's context and are not trained on\n"
+        )
     training, runtime = TrainingConfig(epochs=2.0), MicroBatchRuntimeConfig()
     train(
         model,
@@ -92,7 +96,10 @@ def main(train_tasks: int = 250, evaluation_tasks: int = 40) -> dict[str, object
         shown = collect(tasks.part("verifier")[:train_tasks], 2, sandbox)
         judged = collect(tasks.part("evaluation")[:evaluation_tasks], 8, sandbox)
     print(judged[0].messages[0].content, *[f"{m.role}: {m.content}" for m in judged[0].messages[1:]], sep="\n")
-    print(f"→ {'resolved' if judged[0].resolved else 'not resolved'}, as the hidden tests say\n")
+    print(
+        f"→ {'resolved' if judged[0].resolved else 'not resolved'}: hidden tests, with inputs that nobody sees, decide it,"
+    )
+    print("  so an attempt can give the wanted value of the issue's example and still not be resolved\n")
 
     scores = score(train_verifier(shown), judged)
 

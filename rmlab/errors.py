@@ -25,5 +25,9 @@ class StoreOutOfReach(StoreError):
     """The tracking store stayed busy, or did not answer, for as long as was waited: it may answer again later."""
 
 
+class MissingModel(DataError):
+    """The pretrained model that a configuration names is not here."""
+
+
 class MissingArtifact(StoreError, DataError):
     """A run, of a store or of a bundle, has no artifact of that name: known from one that is there and cannot be read."""

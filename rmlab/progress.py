@@ -119,9 +119,9 @@ def _terminal_bar(title: str, total: float, unit: str, already: float) -> "tuple
 
 
 def speed(rate: float, unit: str) -> str:
-    """A rate as people say it: "1,204 tokens/s", "2.5 episodes/s", "2.7 s a step"."""
+    """A rate as people say it: "1,204 tokens/s", "2.5 episodes/s", "2.7 s a step", "16.6 s an episode"."""
     if 0 < rate < 1:
-        return f"{1 / rate:,.1f} s a {unit.removesuffix('s')}"
+        return f"{1 / rate:,.1f} s {'an' if unit[:1] in 'aeio' else 'a'} {unit.removesuffix('s')}"
     return f"{rate:,.{0 if rate >= 10 else 1}f} {unit}/s"
 
 

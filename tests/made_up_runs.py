@@ -116,4 +116,7 @@ def _patch(name: str, agent: str) -> str:
 
 
 if __name__ == "__main__":
-    write_runs(Path(sys.argv[1]))
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tests.made_up_runs FOLDER")
+    write_runs(into := Path(sys.argv[1]))
+    print(f"{into}: {', '.join(AGENTS)} and my_scores.csv, {TASKS} tasks each")

@@ -8,7 +8,7 @@ import pytest
 from rmlab.errors import MissingArtifact
 from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.paths import REPOSITORY
-from rmlab.sweep.dry_run import description, redo_rule
+from rmlab.sweep.dry_run import description, redo_rule, weights_words
 from rmlab.sweep.plan import Cell
 from rmlab.sweep.request import Plan, make_plan
 from rmlab.sweep.scheduler import SweepOutcome, run_cells
@@ -92,13 +92,19 @@ def test_a_bare_machine_trains_only_what_no_bundle_has(machines: dict[str, Store
     assert all(left == "model" for left in done.without.values())
     said = description(whole.cells, second, retry_failed=False, redo=redo_rule(None, stale=False))
     assert "4 of 6 runs finished, 2 to run" in said
+    assert said.count(", without weights") == 4
+    words = "4 of 6 cells are imported without weights; to train all cells here: rmlab sweep x --force"
+    assert weights_words(whole.cells, second, "rmlab sweep x") == words
+    assert not weights_words(whole.cells, machines["first"], "rmlab sweep x")
+    machines["second"]
     trained, outcome = run(whole, second)
     assert sorted(trained) == ["data_scale=3 s0", "data_scale=3 s1"]
     assert (outcome.ran, outcome.failed, outcome.left) == (2, [], [])
     assert len(runs(second, ["toy_scale"])) == 6, "what is there under its own name is not logged again"
     key = whole.cells[0].identity.config_hash
     with pytest.raises(
-        MissingArtifact, match=r"without --without-models and --study, .*; or train it again \(--force\)"
+        MissingArtifact,
+        match=r"came from a bundle without weights.* --force`\. Or .* without --without-models and --study",
     ):
         find_artifact(key, "model")
     assert find_artifact(key, "scores.csv").read_text() == "scores of data_scale=1 s0"

@@ -15,6 +15,7 @@ from rmlab.progress import Beat, progress, report_to, speed
         (2.46, "episodes", "2.5 episodes/s"),
         (1.0, "steps", "1.0 steps/s"),
         (0.37, "steps", "2.7 s a step"),
+        (0.06, "episodes", "16.7 s an episode"),
         (0.0005, "functions", "2,000.0 s a function"),
         (0.0, "steps", "0.0 steps/s"),
     ],

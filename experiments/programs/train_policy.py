@@ -7,7 +7,6 @@ held-out tasks, sampled and greedy → a model folder with policy.json. The fold
 and the start of `rmlab rl`.
 """
 
-import json
 import shlex
 import shutil
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.policies.conversation import PolicyPrompt
 from rmlab.policies.demonstrations import SEMANTICS as LESSONS
-from rmlab.policies.demonstrations import training_set
+from rmlab.policies.demonstrations import counts_in_words, training_set
 from rmlab.policies.folder import RECORD
 from rmlab.policies.repairs import SEMANTICS as REPAIRS
 from rmlab.policies.success import held_out_success, held_out_tasks
@@ -121,7 +120,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         taught, shown = training_set(
             pools, repairs, prompt, settings.demonstrations, settings.environment, tasks, settings.seed
         )
-        print(f"demonstrations: {json.dumps(shown['counts'])}")
+        print(f"demonstrations: {counts_in_words(shown['counts'])}")
         took = teach(model, taught, tokenizer, settings, under_way / "checkpoint.safetensors", logger)
         if took.resumed_at:
             print(f"resumed at step {took.resumed_at} of {took.steps}")

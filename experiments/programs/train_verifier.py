@@ -1,6 +1,6 @@
 """Train verifier: one verifier, trained, scored and reported; one cell of a sweep.
 
-    rmlab train preset=demo data.scale=1000 seed=1
+    rmlab train preset=demo model=starter data.scale=1000 seed=1
 
 pool → parts do not mix, prompts do not leak → tokenizer → lengths → selection → training → validation and evaluation are
 scored, evaluation once → report and baselines → one MLflow run. A killed run goes on from its checkpoint.

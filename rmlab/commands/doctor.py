@@ -97,7 +97,7 @@ def sandbox() -> Iterator[Finding]:
             f"runs code without containing it, so model-written code needs sandbox.allow_weak=true; isolation: {box.isolation}",
         )
     else:
-        yield Finding("sandbox", "ok", f"runs code, isolation: {box.isolation}")
+        yield Finding("sandbox", "ok", f"runs code, isolated by {box.isolation.means}")
 
 
 def shipped_data() -> Iterator[Finding]:

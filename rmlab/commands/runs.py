@@ -198,7 +198,8 @@ def _show_import(bundle: Path, store: "Store") -> set[str]:
     print(f"{store.uri}: {counted(done.added, 'run')} added{resumed}{completed}, {done.there} there already")
     if done.without:
         print(
-            f"without their models: {counted(len(done.without), 'run')}: {_named([f'{k}: {v}' for k, v in done.without.items()])}"
+            f"without their weights: {counted(len(done.without), 'run')}: {_named(list(done.without))}. They count as finished; "
+            "`rmlab sweep NAME preset=P --force` trains cells here"
         )
     return done.experiments
 

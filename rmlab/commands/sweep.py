@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.commands.common import complete_sweep, sweep_names
-from rmlab.errors import RmlabError, UsageError
+from rmlab.errors import MissingModel, RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.progress import is_quiet
 from rmlab.sweep.request import OnError, SweepOptions
@@ -130,7 +130,15 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
     if hydra is None and not is_own(request.launcher):  # Hydra sets it up, and calls this again with it
         multirun(request.spec(name).program, [f"+sweep={name}", *arguments], options)
         return
-    plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *options.flags()]))
+    try:
+        plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *options.flags()]))
+    except MissingModel:
+        spec = request.spec(name)
+        if options.dry_run and spec.search is None:
+            from rmlab.sweep.dry_run import names_alone
+
+            print(names_alone(spec))
+        raise
     if hydra is not None and hydra.program != plan.spec.program:
         raise UsageError(
             f"sweep {name} runs the program {plan.spec.program}, not {hydra.program}: use rmlab sweep {name}"
@@ -172,7 +180,7 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
     """Runs the unfinished cells, unless another process runs this sweep, and shows the results. until: see `run_cells`."""
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
-    from rmlab.sweep.dry_run import redo_rule
+    from rmlab.sweep.dry_run import redo_rule, weights_words
     from rmlab.sweep.scheduler import begin, run_cells
     from rmlab.tracking.store import Store
 
@@ -214,6 +222,8 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
             )
         elif not (outcome.ran or outcome.failed or outcome.left or is_quiet()):
             print("every cell was already finished: nothing was trained", file=sys.stderr)
+        if not is_quiet() and (words := weights_words(plan.cells, store, plan.command)):
+            print(words, file=sys.stderr)
         if not outcome.time_is_up:
             show_sweep(plan, store)
     _refuse_unfinished(plan, options, outcome)

@@ -5,6 +5,7 @@ precision. Layouts after ggml's block_q4_1 and block_q8_0. llama.cpp stores the 
 neighbours; transformers rotates halves: the rows are put back. transformers can read such a file itself, but not save it then.
 """
 
+import importlib.util
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,14 +85,17 @@ class GgufLlama:
         )
 
 
+def check_reader() -> None:
+    """Raises DataError where the package that reads GGUF is missing: to be asked before a file is fetched."""
+    if importlib.util.find_spec("gguf") is None:
+        raise DataError("reading GGUF needs the package gguf: pip install -e '.[gguf]' -c constraints.txt")
+
+
 def read_gguf(path: Path) -> GgufLlama:
     """Reads a file (needs the extra `gguf`). Raises DataError where it is no Llama with a GPT-2 tokenizer in these block kinds."""
-    try:
-        from gguf import GGUFReader
-    except ModuleNotFoundError as error:
-        raise DataError(
-            f"{path}: reading GGUF needs the package gguf: pip install -e '.[gguf]' -c constraints.txt"
-        ) from error
+    check_reader()
+    from gguf import GGUFReader
+
     reader = GGUFReader(str(path))
     field = {name: value.contents() for name, value in reader.fields.items()}
     if field.get("general.architecture") != "llama" or field.get("tokenizer.ggml.model") != "gpt2":
@@ -200,7 +204,7 @@ def write_model(llama: GgufLlama, folder: Path, record: Mapping[str, Any]) -> Pa
     return folder
 
 
-ENCODED_AT_ONCE = 10_000
+ENCODED_AT_ONCE = 1_000
 
 
 def gguf_tokenizer(llama: GgufLlama) -> Tokenizer:

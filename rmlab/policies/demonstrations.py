@@ -1,7 +1,7 @@
 """What a policy learns from, and what it is evaluated on afterwards."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from rmlab.policies.conversation import OPEN, PolicyPrompt
 from rmlab.training.batching import SFTExample
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
+from rmlab.wording import counted
 
 
 @dataclass
@@ -208,6 +209,18 @@ def training_set(
     }
     shown = {"counts": counts, "shown_clusters": sorted({t.cluster for t in chosen})}
     return [*list(taught.lessons) * config.repeat, *repaired], shown
+
+
+def counts_in_words(counts: Mapping[str, Any]) -> str:
+    """The `counts` of `training_set` as a sentence: what is taught, and what was left out and why."""
+    taught = counted(counts["lessons"], "lesson") + f" from {counted(counts['attempts'], 'attempt')}"
+    kinds = ", ".join(f"{many:,} {kind}" for kind, many in counts["actions"].items())
+    out = {"not ended well": counts["not_ended_well"], **counts["left_out"]}
+    out |= {f"of the part {part}": many for part, many in counts["of_other_parts"].items()}
+    out |= {"repairs too long": counts["repairs_too_long"]}
+    left = ", ".join(f"{many:,} {reason}" for reason, many in out.items() if many)
+    repairs = f"; {counted(counts['repairs'], 'repair')}" if counts["repairs"] else ""
+    return f"{taught} (actions: {kinds or 'none'}){repairs}" + (f"; left out: {left}" if left else "")
 
 
 def attempts_to_learn_from(

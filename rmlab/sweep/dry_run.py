@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from rmlab.errors import UsageError
-from rmlab.sweep.plan import Cell, shape
+from rmlab.sweep.plan import Cell, cell_name, shape
+from rmlab.sweep.spec import SweepSpec
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
 from rmlab.tracking.leases import LeaseMonitor, holder_words
+from rmlab.tracking.query import without_weights
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import commit
@@ -41,6 +43,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         f"control {cells[0].identity.control_hash}",
         "",
     ]
+    bare = cells_without_weights(cells, store, known)
     first: dict[str, str] = {}
     states: Counter[str] = Counter()
     for cell in cells:
@@ -50,7 +53,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         else:
             kind, words = _state(key, known, monitor, redo, retry_failed)
             states[kind] += 1
-            state = f"{kind}{words}"
+            state = f"{kind}{words}{', without weights' if kind == 'finished' and key in bare else ''}"
         first.setdefault(key, cell.name)
         lines.append(f"  {cell.name:<32} {key}  {state}")
     parts = [shape(cells), f"{states['finished']} of {counted(len(first), 'run')} finished"]
@@ -62,6 +65,38 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
     if cost := spec.cost.get(spec.preset):
         lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
     return "\n".join(lines)
+
+
+def names_alone(spec: SweepSpec) -> str:
+    """The cells of a sweep whose model is not here: hashes cover the model, so without it nothing is known of their runs."""
+    names = [cell_name(spec, str(level), str(arm), seed) for level, arm in spec.combinations for seed in spec.seeds]
+    lines = [spec.question, f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}", ""]
+    lines += [f"  {name}" for name in names]
+    lines += ["", f"{counted(len(names), 'cell')}; which of them are finished is known when the model is here"]
+    if cost := spec.cost.get(spec.preset):
+        lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
+    return "\n".join(lines)
+
+
+def cells_without_weights(cells: Sequence[Cell], store: Store | None, known: CellRuns) -> set[str]:
+    """The hashes of the cells whose finished run was imported without its weights."""
+    keys = {cell.identity.config_hash for cell in cells} & known.finished.keys()
+    if store is None or not keys:
+        return set()
+    lacking = {run.run_id for run in without_weights(store, [known.finished[key] for key in keys])}
+    return {key for key in keys if known.finished[key].run_id in lacking}
+
+
+def weights_words(cells: Sequence[Cell], store: Store, command: str) -> str:
+    """What to say of cells that are finished but cannot score anything; empty where there are none."""
+    bare = cells_without_weights(cells, store, cell_runs(store))
+    many = sum(cell.identity.config_hash in bare for cell in cells)
+    if not many:
+        return ""
+    return (
+        f"{many} of {counted(len(cells), 'cell')} {'is' if many == 1 else 'are'} imported without weights; to train "
+        f"{'all cells' if len(cells) > 1 else 'it'} here: {command} --force"
+    )
 
 
 def _state(key: str, known: CellRuns, monitor: LeaseMonitor, redo: Redo, retry_failed: bool) -> tuple[str, str]:

@@ -18,4 +18,5 @@ tags       names of a run's tags; sets and removes them; the origin of a run: co
 ui         the MLflow UI for the store; what it shows of experiments of an earlier version
 ui_server  the process that serves it: MLflow's application, opened as model training
 views      columns and charts that the UI shows of an experiment; the few metrics that runs are compared by
+weights    what of a run are weights, and the command that trains a run again that was imported without them
 """

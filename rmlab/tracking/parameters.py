@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.fingerprint import hashed_fields
 from rmlab.tracking.config import sweep_params
+from rmlab.tracking.query import CELL
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -40,7 +41,7 @@ USUAL = (
 VAGUE = ("name", "path", "tasks", "scale", "kind", "mode", "device")
 """Ends of keys that say too little alone."""
 LONGEST_PARAM = 250
-LONGEST_WORD, LONGEST_NAME = 32, 120
+LONGEST_WORD, LONGEST_CELL, LONGEST_NAME = 32, 60, 120
 
 
 def asked_keys(overrides: Iterable[str]) -> list[str]:
@@ -170,7 +171,11 @@ def _text(value: Any) -> str:
 
 
 def _brief(value: str) -> str:
-    """A value as a word of a name: the end of a path, without quotes, cut where it is long."""
+    """A value as a word of a name: a cell without its preset, the end of a path, without quotes, cut where it is long."""
     plain = re.sub(r"['\"\s]", "", value)
+    if re.fullmatch(CELL, plain) and not Path(plain).exists():
+        sweep, _, level, seed = plain.split("/")
+        plain = f"{sweep}/{level}/{seed}"
+        return plain if len(plain) <= LONGEST_CELL else f"…{plain[1 - LONGEST_CELL :]}"
     plain = Path(plain).stem if "/" in plain and plain[0] not in "[{" else plain
     return plain if len(plain) <= LONGEST_WORD else f"{plain[: LONGEST_WORD - 1]}…"

@@ -10,7 +10,7 @@ runs/policies/x   a folder
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +21,17 @@ from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.home import local_path
 from rmlab.tracking.run_index import RunInfo, described, search
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import HOST, IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
+from rmlab.tracking.tags import IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
 from rmlab.tracking.views import headline
+from rmlab.tracking.weights import MODEL, are_weights, training_command
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
     from rmlab.tracking.store import Store
 
+TRAINED = ("verifier", "rl")
+"""Kinds of runs that save a model."""
 SHORTEST = 6
 """Characters of a run's id from which on its beginning names it."""
 
@@ -71,10 +74,12 @@ class TrackedRun(RunInfo):
         return beside if beside.exists() or not written.exists() else written
 
     def _missing(self, path: str, reason: str) -> MissingArtifact:
-        if path.split("/")[0] in self.tags.get(LEFT_OUT, "").split(", "):
+        top = path.split("/")[0]
+        if IMPORTED_RUN in self.tags and (top == MODEL or top in self.tags.get(LEFT_OUT, "").split(", ")):
+            what = "weights" if top == MODEL else "this artifact"
             reason = (
-                f"it was left out when the run was exported from {self.tags.get(HOST, 'another machine')}. Export the run there "
-                "again without --without-models and --study, and import it; or train it again (--force)"
+                f"the run came from a bundle without {what}. To train it again: {training_command(self)}. Or export it again where it "
+                "was made, without --without-models and --study, and import that bundle"
             )
         return MissingArtifact(
             f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}"
@@ -90,6 +95,20 @@ def runs(
     """
     found, asked = search(store, experiments, tags)
     return [_tracked(run, store, asked) for run in found]
+
+
+def without_weights(store: Store, found: Iterable[RunInfo]) -> list[RunInfo]:
+    """Those of the runs that were imported without a model. A run that reused another one's names no artifact that was left out, so
+    its folder is looked at where the store is local."""
+    lacking = []
+    for info in found:
+        if IMPORTED_RUN not in info.tags:
+            continue
+        named = any(are_weights(name) for name in info.tags.get(LEFT_OUT, "").split(", "))
+        folder = get_run(store, info.run_id).folder() if not named and info.tags.get("kind") in TRAINED else None
+        if named or (folder is not None and not (folder / MODEL).exists()):
+            lacking.append(info)
+    return lacking
 
 
 def get_run(store: Store, run_id: str) -> TrackedRun:
@@ -144,7 +163,6 @@ def _tracked(run: "Run", store: Store, asked: float) -> TrackedRun:
     )
 
 
-MODEL = "model"
 CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
 NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
 VALIDATION_SCORES = "validation_scores.parquet"

@@ -2,16 +2,18 @@
 
 import json
 import math
+import re
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from rmlab.errors import DataError, StoreError
+from rmlab.errors import DataError, MissingModel, StoreError
 from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.paths import CONF
 from rmlab.tracking.config import TrackingConfig
-from rmlab.tracking.query import MODEL, find_model
+from rmlab.tracking.query import find_model
+from rmlab.tracking.weights import MODEL
 from rmlab.training.config import OptimizerConfig
 
 HUB = "hf:"
@@ -49,7 +51,7 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
     """The folder of the model that `model.pretrained` names: a folder, hf:NAME or hf:NAME@REVISION of the hub, or a run or a cell
     that saved one (`rmlab.tracking.query`). uri: store of the run, None = the project's own.
 
-    Raises DataError where there is none of that name, or the hub's cannot be had.
+    Raises MissingModel where there is none of that name, DataError where the hub's cannot be had.
     """
     if name.startswith(HUB):
         return fetched_from_hub(name)
@@ -61,14 +63,24 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
     except (DataError, StoreError) as error:
         reason = str(error).rstrip(".")
         shipped = CONF / "model" / f"{Path(name).name}.yaml"
+        if command := fetching_command(shipped):
+            raise MissingModel(f"model.pretrained={name}: there is no such folder. Make it once: {command}") from error
         to_do = (
             f"The first lines of conf/model/{shipped.name} say how it is made."
             if shipped.is_file()
             else "Name a local folder with a model in safetensors, or hf:NAME on the hub if there is a network."
         )
-        raise DataError(
+        raise MissingModel(
             f"model.pretrained={name}: there is no such folder, and no run or cell with a model. {to_do} ({reason}.)"
         ) from error
+
+
+def fetching_command(shipped: Path) -> str:
+    """The command that fetches the model of a file of conf/model, as the comment at its beginning has it; empty where it has none."""
+    if not shipped.is_file():
+        return ""
+    found = re.search(r"^#.*?(rmlab models fetch [^`\n]+)", shipped.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1].strip() if found else ""
 
 
 SHAPE = {

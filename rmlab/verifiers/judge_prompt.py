@@ -20,6 +20,7 @@ from rmlab.verifiers.answer import AnswerTokens, prove_answers, spread
 from rmlab.verifiers.encoding import Encoded, Ids, cut_to_fit, in_chunks
 from rmlab.verifiers.prompt import NO, YES, escape
 from rmlab.verifiers.truncation import TokenCounts
+from rmlab.wording import near
 
 ATTEMPT = """You are shown an issue of a software repository, what a coding agent did about it, and the patch that it left.
 
@@ -31,7 +32,10 @@ ATTEMPT = """You are shown an issue of a software repository, what a coding agen
 QUESTION = """
 
 Does the patch solve the issue, so that hidden tests of the issue would pass? Answer {yes} or {no}."""
-FIELD = re.compile(r"\{(issue|turns|patch|yes|no)\}")
+FIELDS = ("turns", "patch", "issue", "yes", "no")
+FIELD = re.compile(rf"\{{({'|'.join(FIELDS)})\}}")
+NAMED = re.compile(r"\{([A-Za-z_]\w*)\}")
+"""What looks like a field, whether there is one of that name or not."""
 OPENED = "\n\nAnswer:"
 
 
@@ -54,7 +58,7 @@ class JudgePrompt:
     """tokenizer: of the model. template: text with {turns}, {patch}, {issue}, {yes}, {no}. answers: the words for yes and no; None =
     the model has a classification head. max_tokens: the context, answer included.
 
-    Raises UsageError for a template that shows nothing of an attempt.
+    Raises UsageError for a template that names an unknown field, shows nothing of an attempt or does not ask for the answers.
     """
 
     tokenizer: ForeignTokenizer
@@ -63,11 +67,23 @@ class JudgePrompt:
     max_tokens: int
 
     def __post_init__(self) -> None:
+        if unknown := [name for name in NAMED.findall(self.template) if name not in FIELDS]:
+            raise UsageError(
+                f"the template has the unknown field {{{unknown[0]}}}{near(unknown[0].lower(), FIELDS)}. There are "
+                f"{', '.join(f'{{{name}}}' for name in FIELDS)}; for text in braces, put spaces inside them: {{ {unknown[0]} }}"
+            )
         if not {"turns", "patch"} & set(FIELD.findall(self.template)):
             raise UsageError(
                 "the template has neither {turns} nor {patch}, so it would show nothing of an attempt. `rmlab score --show-prompt` prints "
                 "the default one."
             )
+        for field, word in zip(("yes", "no"), self.answers or (), strict=False):
+            word = word.strip()
+            if f"{{{field}}}" not in self.template and not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", self.template):
+                raise UsageError(
+                    f"the template has neither {{{field}}} nor the word {word}, so the model would not know that it may answer {word}. "
+                    "`rmlab score --show-prompt` prints the default template."
+                )
 
     def text(self, shown: Trajectory) -> str:
         """The prompt, markers of the chat template included; an answer follows it directly."""

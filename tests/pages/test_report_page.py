@@ -56,7 +56,7 @@ def test_a_page_holds_figures_numbers_and_the_worst_errors_and_loads_nothing():
         "Scores by label",
         "Risk and coverage",
         "noise floor",
-        "Calibrated on other tasks",
+        "Calibrated on other clusters",
         "a note",
         "most confident mistakes",
         "Without a verifier",

@@ -6,7 +6,7 @@ from rmlab.errors import DataError
 from rmlab.microswe.episode import Edits
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.conversation import PolicyPrompt
-from rmlab.policies.demonstrations import label_actions, lessons, program, repair_lessons
+from rmlab.policies.demonstrations import counts_in_words, label_actions, lessons, program, repair_lessons
 from rmlab.trajectories.record import ExitStatus, Message, Trajectory
 
 ISSUE = "f(1) should return 'a\n1 b' but got 2\n1 def f(x):\n2     y = x + 2\n3     return y"
@@ -17,6 +17,14 @@ def attempt(*turns: str, resolved: bool | None, exit_status: ExitStatus = "submi
     roles = ("assistant", "user")
     messages = (Message("user", ISSUE), *(Message(roles[i % 2], text) for i, text in enumerate(turns)))
     return Trajectory("t", "c", "s", "p", 0, messages, "2- y = x + 2\n2+ y = x", exit_status, resolved)
+
+
+def test_what_is_taught_is_told_in_words() -> None:
+    counts = {"attempts": 100, "not_ended_well": 20, "of_other_parts": {"rl": 3}, "lessons": 97, "repairs": 0}
+    counts |= {"actions": {"edit": 150, "submit": 97}, "left_out": {"no right action": 3}, "repairs_too_long": 0}
+    assert counts_in_words(counts) == (
+        "97 lessons from 100 attempts (actions: 150 edit, 97 submit); left out: 20 not ended well, 3 no right action, 3 of the part rl"
+    )
 
 
 def test_the_program_is_the_numbered_tail_whatever_the_values_look_like() -> None:

@@ -1,5 +1,6 @@
 """Every shipped sweep runs at preset smoke, each cell as a tracked run, on a small part of the shipped attempts."""
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 
 from analysis.planned_cells import planned_cells
 from rmlab.configuration import compose, load_program
-from rmlab.paths import STARTER, SWEEPS
+from rmlab.fingerprint import hashed_values
+from rmlab.paths import REPOSITORY, STARTER, SWEEPS
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import check_fill
 from rmlab.sweep.plan import expand
@@ -47,6 +49,15 @@ OF_VERIFIERS = sorted(
     for path in SWEEPS.glob("*.yaml")
     if "factor:" in path.read_text() and "program: train_verifier" in path.read_text()
 )
+
+
+def test_the_one_verifier_of_the_readme_is_a_cell_of_the_demo() -> None:
+    (line,) = re.findall(
+        r"^rmlab train (preset=demo [^#]*)", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.M
+    )
+    config = compose("train_verifier", line.split())
+    cells = {cell.name: cell for cell in planned_cells(read_sweep("data_scale", "demo"))}
+    assert hashed_values(config) == hashed_values(cells["data_scale=1000 s1"].config)
 
 
 @pytest.mark.slow

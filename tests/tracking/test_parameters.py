@@ -143,6 +143,12 @@ def test_a_run_made_by_hand_is_named_by_what_was_asked_for(overrides: list[str],
     assert hashed_values(config) == before, "what a run is called changes no hash"
 
 
+def test_a_run_is_named_by_the_whole_cell_of_its_verifier() -> None:
+    config = compose("rl", ["start=x"])
+    describe_single(config, ["rl_preset=smoke", "start=runs/policies/x-s0", "verifier=data_scale/smoke/128/s0"])
+    assert config.tracking.name == "smoke start=x-s0 verifier=data_scale/128/s0 s0"
+
+
 def test_a_name_is_never_longer_than_one_can_read() -> None:
     config = OmegaConf.structured(Settings)
     describe_single(config, [f"part.key{n}={'long' * 20}" for n in range(20)])

@@ -18,7 +18,7 @@ from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers import judge_model
 from rmlab.verifiers.judge_model import judge_prompt, load_judge, score_prompts
-from rmlab.verifiers.judge_prompt import answer_words
+from rmlab.verifiers.judge_prompt import JudgePrompt, answer_words
 from rmlab.verifiers.per_turn import turns_path
 from tests.command_line import rmlab_here
 from tests.rl.conftest import write_verifier
@@ -166,6 +166,26 @@ def test_a_template_of_one_s_own(tmp_path, pool, attempts, capsys):
     (tmp_path / "nothing.txt").write_text("Is it good?")
     with pytest.raises(UsageError, match=r"neither \{turns\} nor \{patch\}"):
         score(pool, str(folder), tmp_path / "s.csv", template=tmp_path / "nothing.txt", part="all")
+
+
+@pytest.mark.parametrize(
+    ("template", "answers", "words"),
+    [
+        ("{turns} Answer {yes} or {nope}", None, r"unknown field \{nope\}\. There are \{turns\}, .*: \{ nope \}"),
+        ("{turn} {yes} {no}", None, r"unknown field \{turn\} \(did you mean turns\?\)"),
+        ("{patch} {yes} {NO}", None, r"unknown field \{NO\} \(did you mean no\?\)"),
+        ("{patch} Answer {yes}", ("YES", "NO"), r"neither \{no\} nor the word NO"),
+        ("{patch} Is it goodish or bad?", ("good", "bad"), r"neither \{yes\} nor the word good"),
+    ],
+)
+def test_a_template_that_names_an_unknown_field_or_asks_for_no_answer_is_refused(template, answers, words):
+    with pytest.raises(UsageError, match=words):
+        JudgePrompt(None, template, answers, 100)
+
+
+def test_a_template_may_write_the_answers_out_and_a_head_needs_none():
+    JudgePrompt(None, "{patch} { nope } Good: (1) or bad: 0?", ("(1)", " 0"), 100)
+    JudgePrompt(None, "{turns}", None, 100)
 
 
 def test_a_table_that_is_finished_is_not_scored_again_and_another_does_not_take_its_place(

@@ -203,6 +203,9 @@ def test_words_that_are_no_single_tokens_are_refused_before_anything_is_trained(
         load_program("train_verifier").main(overrides(pool, folder))
 
 
-def test_the_missing_folder_of_a_shipped_model_names_the_file_that_says_how_it_is_made(runs_folder: Path) -> None:
-    with pytest.raises(DataError, match=r"The first lines of conf/model/smollm2_8000\.yaml say how it is made"):
+def test_the_missing_folder_of_a_shipped_model_names_the_command_that_fetches_it_once(runs_folder: Path) -> None:
+    fetch = r"rmlab models fetch smollm2 --vocabulary 8000 --corpus rmlab/starter/language_attempts\.parquet -o runs/models/smollm2_8000"
+    with pytest.raises(DataError, match=rf"smollm2_8000: there is no such folder\. Make it once: {fetch}$"):
         pretrained_folder("runs/no_models/smollm2_8000")
+    with pytest.raises(DataError, match=r"Make it once: rmlab models fetch smollm2$"):
+        pretrained_folder("runs/no_models/smollm2_135m")

@@ -102,8 +102,13 @@ class IsolationLevel:
         return self.name == WEAK
 
     def __str__(self) -> str:
+        return f"{self.name}: {self.means}"
+
+    @property
+    def means(self) -> str:
+        """By what programs are shut in, as whom they run, and what this machine does not allow."""
         means = [f"namespaces ({', '.join(self.namespaces)})"] * bool(self.namespaces) + ["seccomp"] * self.seccomp
-        text = f"{self.name}: {' + '.join([*means, 'rlimits'])}, as {self.user}"
+        text = f"{' + '.join([*means, 'rlimits'])}, as {self.user}"
         return text + "".join(f"; no {reason}" for reason in self.reasons)
 
 

@@ -11,14 +11,13 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
 from rmlab.errors import DataError
+from rmlab.tracking.weights import MODEL, SUFFIXES
 
 FORMAT, VERSION = "rmlab-bundle", 1
 MANIFEST = "manifest.json"
 PACKED_RUNS = "runs.zip"
-MODEL = "model"
 """The one file of a bundle that is packed as a whole (see study.py): another archive, which is the bundle."""
-WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf", ".ckpt")
-PACKED = (*WEIGHTS, ".parquet", ".png", ".gz", ".zst", ".zip")  # what packing does not make smaller
+PACKED = (*SUFFIXES, ".parquet", ".png", ".gz", ".zst", ".zip")  # what packing does not make smaller
 LARGEST_TEXT = 256 << 20  # bytes; manifest, record and metrics of a run are held in memory
 LARGEST_FILE, MOST_FILES = 64 << 30, 1_000_000
 
@@ -115,7 +114,7 @@ def weights(files: Mapping[str, int]) -> dict[str, int]:
     """What is a model among a run's artifacts, with its bytes: the folder `model` that holds weights (several where each fold has its
     own, `folds/1/model`), else the top folder that does, or a file of weights itself."""
     models = set()
-    for parts in (path.split("/") for path in files if path.endswith(WEIGHTS)):
+    for parts in (path.split("/") for path in files if path.endswith(SUFFIXES)):
         models.add("/".join(parts[: parts.index(MODEL) + 1]) if MODEL in parts else parts[0])
     return {model: sum(size for path, size in files.items() if within(path, [model])) for model in sorted(models)}
 

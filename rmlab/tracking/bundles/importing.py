@@ -39,6 +39,7 @@ from rmlab.tracking.tags import (
     close,
     origin_tags,
 )
+from rmlab.tracking.weights import are_weights
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -54,7 +55,7 @@ LONGEST_NAME = 250
 class Imported:
     """What an import did. added: runs that were not there. resumed: of these, begun by an import that was interrupted.
     completed: runs that were there and got artifacts that an earlier bundle had not. there: runs with nothing to add.
-    without: artifacts that runs of this store now lack, by run name. experiments: of the bundle's runs."""
+    without: models that runs of this store now lack, by run name. experiments: of the bundle's runs."""
 
     added: int = 0
     resumed: int = 0
@@ -172,7 +173,7 @@ class _Arrival:
         lacking = _lacking(entry, record)
         if lacking:
             tags[LEFT_OUT] = ", ".join(sorted(lacking))
-            self.result.without[f"{entry.name} ({run.run_id})"] = tags[LEFT_OUT]
+            self._note_weights(f"{entry.name} ({run.run_id})", lacking)
         self._tags(run, {**tags, IMPORTED_RUN: origin})
         last = {STATUS: record.tags[STATUS]} if STATUS in record.tags else {STATUS: record.status.lower()}
         self._tags(run, {**last, IMPORTED_AT: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
@@ -203,9 +204,12 @@ class _Arrival:
                 self._tags(RunLogger(self.store, here.run_id, here.experiment_id), {LEFT_OUT: ", ".join(sorted(still))})
             else:
                 self.store.call(partial(self.store.client.delete_tag, here.run_id, LEFT_OUT))
-        if still:
-            self.result.without[f"{here.name} ({here.run_id})"] = ", ".join(sorted(still))
+        self._note_weights(f"{here.name} ({here.run_id})", still)
         return bool(files)
+
+    def _note_weights(self, name: str, lacking: set[str]) -> None:
+        if weights := sorted(filter(are_weights, lacking)):
+            self.result.without[name] = ", ".join(weights)
 
     def _experiment(self, name: str) -> str:
         """The experiment of that name; what was noted on it comes along where nothing is noted here."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis import study_page
-from analysis.planned_study import PlannedStudy, ledger_lines, open_study
+from analysis.planned_study import PlannedStudy, first_sentence, ledger_lines, open_study
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.figures import study as command
 from rmlab.commands.runs import list_runs
@@ -92,6 +92,13 @@ def test_a_run_that_ended_before_it_said_which_cell_it_is_is_counted(
         assert study.left_aside() == [
             "evidence: not counted: 1 run that ended before its seed and its control hash were tracked"
         ]
+
+
+def test_an_error_is_told_by_its_first_sentence() -> None:
+    long = "AcceleratorError: CUDA error: out of memory. CUDA kernel errors might be reported later.\nCompile with ..."
+    assert first_sentence(long) == "AcceleratorError: CUDA error: out of memory"
+    assert first_sentence("OutOfMemoryError: tried 2.50 GiB of 80 GiB") == "OutOfMemoryError: tried 2.50 GiB of 80 GiB"
+    assert len(first_sentence("word " * 100)) == 160
 
 
 def test_a_source_that_was_named_and_is_not_there_is_an_error(runs_folder: Path, folder: Path) -> None:

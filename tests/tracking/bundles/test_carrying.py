@@ -140,7 +140,7 @@ def test_models_stay_behind_are_named_and_can_follow(store: Store, other: Store,
     assert run.artifact("report.json").exists()
     for run_id in (run.run_id, run.tags["imported_run"]):
         with pytest.raises(
-            StoreError, match=r"it was left out when the run was exported from .* again without --without-models"
+            StoreError, match=r"came from a bundle without weights\. To train it again: .* with --force\. Or"
         ):
             find_artifact(run_id, "model", other.uri)
     export_runs(other, tmp_path / "lighter.zip", show=False)

@@ -236,7 +236,7 @@ def test_it_is_imported_and_read_from_its_folder_like_any_bundle(store: Store, o
     track(store, tmp_path, 0)
     export_runs(store, tmp_path / "b.zip", study=True, show=False)
     done = import_bundle(tmp_path / "b.zip", other, show=False)
-    assert (done.added, list(done.without.values())) == (1, ["browse.html, figures, model"])
+    assert (done.added, list(done.without.values())) == (1, ["model"])
     [run] = runs(other)
     assert run.status == "finished"
     assert read_score_table(run.artifact("scores.parquet")).score.tolist() == scored(0).score.tolist()

@@ -1,0 +1,31 @@
+"""What of a run are weights, and the command that trains a run again that came from a bundle without them.
+
+Such a run is finished, and its metrics and tables are here, but nothing can score with it or start from it.
+"""
+
+import re
+import shlex
+
+from rmlab.tracking.run_index import RunInfo
+
+MODEL = "model"
+SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf", ".ckpt")
+
+
+def are_weights(name: str) -> bool:
+    """Whether an artifact that was left out is a model: a file of weights, or a folder (`model`, `folds/1/model`) other than that of
+    pictures."""
+    return name.endswith(SUFFIXES) or (bool(name) and "." not in name.split("/")[-1] and name != "figures")
+
+
+def training_command(run: RunInfo) -> str:
+    """The command that trains a run again here: for a cell that of its sweep, with its level and seed and the baseline, which a sweep
+    always has."""
+    sweep, preset, level, baseline = (run.tags.get(name, "") for name in ("sweep", "preset", "level", "baseline"))
+    if not (sweep and preset and level):
+        return "the command that made it, with --force"
+    levels = ",".join(dict.fromkeys([baseline or level, level]))
+    words = ["rmlab", "sweep", sweep, f"preset={preset}", f"levels=[{levels}]"]
+    words += [f"seeds=[{seed[1]}]"] if (seed := re.search(r" s(\d+)$", run.name)) else []
+    words += [f"arms=[{run.tags['arm']}]"] if run.tags.get("arm") else []
+    return f"`{shlex.join(words)} --force`"
