@@ -40,18 +40,28 @@ def of_verifiers(group: SweepRuns) -> list[str]:
 def of_policies(spec: "SweepSpec", policies: "Sequence[PolicyRun]") -> list[str]:
     """Three lines on runs of RL, which are compared with their own start and not with each other."""
     from analysis.policy_measures import OUTCOMES
+    from rmlab.metrics.uncertainty import too_few
 
+    unknown = [
+        run
+        for run in policies
+        if run.outcome["collapse"] is not None and too_few(run.outcome["held_out"]["all"]["sampled"])
+    ]
     arms: dict[str, list[PolicyRun]] = {}
     for policy in policies:
         arms.setdefault(policy.label, []).append(policy)
     gained = []
     for label, of_arm in arms.items():
-        values = [value for run in of_arm if (value := OUTCOMES["pass@1 gained"](run))[0] is not None]
+        values = {i: value for i, run in enumerate(of_arm) if (value := OUTCOMES["pass@1 gained"](run))[0] is not None}
         if values:
-            mean = sum(value for value, _, _ in values if value is not None) / len(values)
-            off = sum(low is not None and high is not None and (low > 0 or high < 0) for _, low, high in values)
-            gained.append(f"{label} {mean:+.3f} ({counted(len(values), 'seed')}, its interval off 0 in {off})")
-    collapsed = sum(bool(policy.outcome["collapse"]) for policy in policies)
+            mean = sum(value for value, _, _ in values.values() if value is not None) / len(values)
+            ends = [(low, high) for i, (_, low, high) in values.items() if of_arm[i] not in unknown]
+            off = sum(low is not None and high is not None and (low > 0 or high < 0) for low, high in ends)
+            known = f"its interval off 0 in {off}" if ends else "too few tasks for an interval"
+            gained.append(f"{label} {mean:+.3f} ({counted(len(values), 'seed')}, {known})")
+    judged = [run for run in policies if run not in unknown]
+    collapsed = sum(bool(policy.outcome["collapse"]) for policy in judged)
+    also = f"; of {len(unknown)} that is not known, from so few tasks" if unknown else ""
     seeds = sorted({len(of_arm) for of_arm in arms.values()})
     many = counted(seeds[-1], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     found = (
@@ -59,7 +69,7 @@ def of_policies(spec: "SweepSpec", policies: "Sequence[PolicyRun]") -> list[str]
     )
     return [
         f"Varied: {spec.factor} = {_listed(list(arms))}; {many} each, {counted(len(policies), 'run')}; everything else was the same.",
-        f"Found: {found} {counted(collapsed, 'run')} of {len(policies)} collapsed.",
+        f"Found: {found} {counted(collapsed, 'run')} of {len(judged)} collapsed{also}.",
         "Not shown: whether these differ from each other: each run is tested against its own start, over tasks; what another seed "
         "would give is in the spread of seeds alone.",
     ]

@@ -70,8 +70,8 @@ def as_markdown(runs: Sequence[PolicyRun]) -> str:
         cells = [
             row["arm"],
             row["seed"],
-            _gained(row, "sampled"),
-            _gained(row, "greedy"),
+            _gained(row, "sampled", bool(few)),
+            _gained(row, "greedy", bool(few)),
             _with_ends(row, "hacking_gap"),
             ran,
             collapsed,
@@ -88,10 +88,11 @@ def _ends(run: PolicyRun, name: str) -> tuple[float | None, float | None]:
     )
 
 
-def _gained(row: dict[str, Any], way: str) -> str:
+def _gained(row: dict[str, Any], way: str, few: bool) -> str:
     if row[f"{way}_difference"] is None:
         return "-"
-    gained = estimate(row[f"{way}_difference"], (row[f"{way}_low"], row[f"{way}_high"]), signed=True)
+    ends = (None, None) if few else (row[f"{way}_low"], row[f"{way}_high"])
+    gained = estimate(row[f"{way}_difference"], ends, signed=True)
     return f"{row[f'{way}_before']:.3f} → {row[f'{way}_after']:.3f} ({gained})"
 
 

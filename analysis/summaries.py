@@ -17,7 +17,7 @@ from rmlab.tracking.notes import summary_note
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import IMPORTED_RUN
+from rmlab.tracking.tags import CONFIG_HASH, IMPORTED_RUN
 from rmlab.tracking.ui import address_hint, ui_command
 from rmlab.wording import counted
 
@@ -47,9 +47,12 @@ def show_sweep(plan: "Plan", store: Store) -> None:
         group = replace(groups[0], baseline=portable(str(spec.baseline)))
         text = _verifiers(plan, store, group, found)
         said = conclusions.of_verifiers(group)
-        if (many := len(group.cells)) > len(plan.cells) and not is_quiet():
+        asked = {cell.identity.config_hash for cell in plan.cells}
+        others = sum(one.run.tags[CONFIG_HASH] not in asked for one in group.cells)
+        if others and not is_quiet():
             print(
-                f"What follows is about all {many} finished runs of this sweep and preset, not only these {len(plan.cells)}."
+                f"What follows is about all {len(group.cells)} finished runs of this sweep and preset with the same settings: "
+                f"{others} of them beside those that this command names."
             )
     elif policies := policy_runs(found):
         text = _policies(plan, store, policies, found)

@@ -6,7 +6,7 @@ Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly
 import io
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -129,7 +129,8 @@ def main() -> None:
     except UsageProblem as error:
         context: Any = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(_line(error), end="")  # nothing where typer has printed the help itself
+            if text := cast(Any, error).format_message():  # nothing where typer has printed the help itself
+                print(text)
             code = 2
         else:
             code = _complain(f"{_line(error)} ({_hint(error, context)}`{context.command_path} --help` shows how)", 2)

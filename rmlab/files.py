@@ -113,11 +113,14 @@ def path_part(name: str, whose: str) -> str:
 PARQUET = (".parquet",)
 PAGE = (".html", ".htm")
 """Endings of files to write."""
+FORMATS = (*PARQUET, *PAGE, ".csv", ".tsv", ".json", ".jsonl", ".yaml", ".zip", ".txt", ".md", ".png", ".pdf")
+"""Endings that promise a format."""
 
 
 def check_output(path: Path, inputs: Iterable[Path] = (), endings: Sequence[str] = ()) -> None:
-    """Raises UsageError before any work where a file to write is no file's name, is one of those that are read, or has another
-    ending than its format (endings: those it may have, none = any), RmlabError where its folder cannot be written."""
+    """Raises UsageError before any work where a file to write is no file's name, is one of those that are read, or has the ending of
+    another format (endings: those of its own, none = any; a page needs one, which browsers go by), RmlabError where its folder cannot be
+    written."""
     path = Path(path)
     if not path.name:
         raise UsageError("the path of a file to write is empty: name one")
@@ -127,10 +130,10 @@ def check_output(path: Path, inputs: Iterable[Path] = (), endings: Sequence[str]
         if path.is_dir():
             raise RmlabError(f"{path} cannot be written: it is a folder. Name a file in it.")
         _no_device(path)
-        if endings and path.suffix.lower() not in endings:
+        if endings and path.suffix.lower() not in endings and (endings == PAGE or path.suffix.lower() in FORMATS):
             raise UsageError(
                 f"{path} ends in {path.suffix or 'nothing'}: the file to write must end in {endings[0]}, e.g. "
-                f"{path.with_suffix(endings[0])}"
+                f"{path.with_suffix(endings[0]) if path.suffix.lower() in FORMATS else f'{path}{endings[0]}'}"
             )
         folder = next(one for one in Path.cwd().joinpath(path).parents if one.exists() or one.is_symlink())
     except OSError as error:

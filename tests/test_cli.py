@@ -180,3 +180,10 @@ def test_ctrl_c_is_said() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 130
     assert done.stderr.strip() == "rmlab: interrupted"
+
+
+@pytest.mark.parametrize("words", [(), ("runs",)])
+def test_a_command_without_words_prints_its_help_once(words: tuple[str, ...]) -> None:
+    code, out, _ = rmlab_here(*words)
+    assert code == 2
+    assert out.count("Usage:") == 1

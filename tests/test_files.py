@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.files import MODEL, PARQUET, atomic_folder, atomic_path, check_folder, check_output, write_text
+from rmlab.files import MODEL, PAGE, PARQUET, atomic_folder, atomic_path, check_folder, check_output, write_text
 from rmlab.fingerprint import canonical_json, fingerprint
 
 
@@ -129,11 +129,14 @@ def test_a_file_to_write_is_not_one_that_is_read(tmp_path):
     check_output(tmp_path / "new" / "page.html", [table])
     check_output(table)
     check_output(tmp_path / "set.PARQUET", endings=PARQUET)
-    for name, ending in (("set.csv", ".csv"), ("set", "nothing")):
-        with pytest.raises(
-            UsageError, match=rf"{name} ends in {ending}: the file to write must end in .parquet, e.g. .*/set"
-        ):
-            check_output(tmp_path / name, endings=PARQUET)
+    for name in ("set", "set.v2"):
+        check_output(tmp_path / name, endings=PARQUET)
+        with pytest.raises(UsageError, match=rf"the file to write must end in .html, e.g. .*/{name}\.html"):
+            check_output(tmp_path / name, endings=PAGE)
+    with pytest.raises(
+        UsageError, match=r"set.csv ends in .csv: the file to write must end in .parquet, e.g. .*/set\.p"
+    ):
+        check_output(tmp_path / "set.csv", endings=PARQUET)
     with pytest.raises(UsageError, match="is also an input"):
         check_output(tmp_path / "link.csv", [table])
     with pytest.raises(UsageError, match="is empty"):

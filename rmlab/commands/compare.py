@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.commands.compare_levels import compare_halves, compare_levels
-from rmlab.errors import DataError, MissingArtifact, StoreError, UsageError
+from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach, UsageError
+from rmlab.files import FORMATS
 from rmlab.wording import counted, number
 
 if TYPE_CHECKING:
@@ -110,8 +111,11 @@ def _run(name: str, source: str | None) -> "TrackedRun":
 
     try:
         return find_run(name, source)
+    except (StoreOutOfReach, MissingArtifact):
+        raise
     except (DataError, StoreError) as error:
-        if "/" in name or Path(name).suffix or re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}", name):
+        is_file = Path(name).suffix.lower() in FORMATS
+        if "/" in name or is_file or re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}", name):
             raise
         raise type(error)(f"{str(error).rstrip('.')}. Levels of a sweep are compared with --sweep NAME.") from error
 

@@ -67,7 +67,7 @@ def list_runs(
         found = runs(opened, tags=tags) if opened else []
         if opened and close_dead(opened, [run for run in found if run.end_time is None], LeaseMonitor()):
             found = runs(opened, tags=tags)
-        every = run_infos(opened) if opened else []
+        every = run_infos(opened) if opened and not (found and as_csv) else []
     if not found:
         _check_known(tags, every, store or default_uri())
         print(

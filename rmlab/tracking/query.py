@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from rmlab.tracking.store import Store
 
-TRAINED = ("verifier", "rl")
-"""Kinds of runs that save a model."""
+VERIFIER, FOLDS = "verifier", "folds.json"
+"""The kind of a run that saves a model, or one a fold, which this artifact names."""
 SHORTEST = 6
 """Characters of a run's id from which on its beginning names it."""
 
@@ -75,7 +75,9 @@ class TrackedRun(RunInfo):
 
     def _missing(self, path: str, reason: str) -> MissingArtifact:
         top = path.split("/")[0]
-        if IMPORTED_RUN in self.tags and (top == MODEL or top in self.tags.get(LEFT_OUT, "").split(", ")):
+        if IMPORTED_RUN in self.tags and (
+            top in self.tags.get(LEFT_OUT, "").split(", ") or (top == MODEL and lacks_model(self, self.folder()))
+        ):
             what = "weights" if top == MODEL else "this artifact"
             reason = (
                 f"the run came from a bundle without {what}. To train it again: {training_command(self)}. Or export it again where it "
@@ -105,10 +107,16 @@ def without_weights(store: Store, found: Iterable[RunInfo]) -> list[RunInfo]:
         if IMPORTED_RUN not in info.tags:
             continue
         named = any(are_weights(name) for name in info.tags.get(LEFT_OUT, "").split(", "))
-        folder = get_run(store, info.run_id).folder() if not named and info.tags.get("kind") in TRAINED else None
-        if named or (folder is not None and not (folder / MODEL).exists()):
+        if named or lacks_model(info, None if named else get_run(store, info.run_id).folder()):
             lacking.append(info)
     return lacking
+
+
+def lacks_model(run: RunInfo, folder: Path | None) -> bool:
+    """Whether a verifier has no model among its artifacts, in a local folder. One that was cross-validated has one a fold, and a policy
+    is kept where that was asked for."""
+    verifier = run.tags.get("kind") == VERIFIER
+    return verifier and folder is not None and not (folder / MODEL).exists() and not (folder / FOLDS).exists()
 
 
 def get_run(store: Store, run_id: str) -> TrackedRun:

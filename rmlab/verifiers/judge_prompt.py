@@ -67,10 +67,11 @@ class JudgePrompt:
     max_tokens: int
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in NAMED.findall(self.template) if name not in FIELDS]:
+        named = ((name, near(name.lower(), FIELDS)) for name in NAMED.findall(self.template) if name not in FIELDS)
+        if unknown := [(name, meant) for name, meant in named if meant]:  # other words in braces are text
             raise UsageError(
-                f"the template has the unknown field {{{unknown[0]}}}{near(unknown[0].lower(), FIELDS)}. There are "
-                f"{', '.join(f'{{{name}}}' for name in FIELDS)}; for text in braces, put spaces inside them: {{ {unknown[0]} }}"
+                f"the template has the unknown field {{{unknown[0][0]}}}{unknown[0][1]}. There are "
+                f"{', '.join(f'{{{name}}}' for name in FIELDS)}; for text in braces, put spaces inside them: {{ {unknown[0][0]} }}"
             )
         if not {"turns", "patch"} & set(FIELD.findall(self.template)):
             raise UsageError(

@@ -17,6 +17,7 @@ from rmlab.commands.compare import compare
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, RmlabError
 from rmlab.fingerprint import fingerprint
+from rmlab.metrics import uncertainty
 from rmlab.metrics.uncertainty import cluster_weights
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
@@ -186,11 +187,15 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     assert next(p for p in again if p.name == "relation.csv").read_text() == (folder / "relation.csv").read_text()
 
 
-def test_five_lines_on_rl_compare_each_run_with_its_own_start(store: Store) -> None:
+def test_five_lines_on_rl_compare_each_run_with_its_own_start(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     track(store, 0, "execution", 0, 0.5)
     for seed, quality in ((0, 0.05), (1, 0.25)):
         track(store, 1, "hybrid", seed, quality)
     spec = SimpleNamespace(factor="reward")
+    _, few, _ = conclusions.of_policies(spec, policy_runs(runs(store, tags={"kind": "rl"})))  # type: ignore[arg-type]
+    assert "execution +0.500 (1 seed, too few tasks for an interval)" in few
+    assert few.endswith("0 runs of 0 collapsed; of 3 that is not known, from so few tasks.")
+    monkeypatch.setattr(uncertainty, "FEW_CLUSTERS", 1)
     varied, found, hidden = conclusions.of_policies(spec, policy_runs(runs(store, tags={"kind": "rl"})))  # type: ignore[arg-type]
     assert (
         varied

@@ -129,7 +129,7 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
             "o.csv ends in .csv: the file to write must end in .parquet",
         ),
         (
-            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o"),
+            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o.zip"),
             2,
             "must end in .parquet, e.g. o.parquet",
         ),

@@ -171,7 +171,8 @@ def test_a_template_of_one_s_own(tmp_path, pool, attempts, capsys):
 @pytest.mark.parametrize(
     ("template", "answers", "words"),
     [
-        ("{turns} Answer {yes} or {nope}", None, r"unknown field \{nope\}\. There are \{turns\}, .*: \{ nope \}"),
+        ("{turns} Answer {yes} or {nope}", ("YES", "NO"), r"neither \{no\} nor the word NO"),
+        ("{turns} Answer {yess} or {no}", None, r"unknown field \{yess\} .* There are \{turns\}, .*: \{ yess \}"),
         ("{turn} {yes} {no}", None, r"unknown field \{turn\} \(did you mean turns\?\)"),
         ("{patch} {yes} {NO}", None, r"unknown field \{NO\} \(did you mean no\?\)"),
         ("{patch} Answer {yes}", ("YES", "NO"), r"neither \{no\} nor the word NO"),

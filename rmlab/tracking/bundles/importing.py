@@ -196,8 +196,8 @@ class _Arrival:
     def _complete(self, entry: BundleEntry, here: RunInfo) -> bool:
         """Adds the artifacts that an earlier bundle had not and this one has."""
         lacking = set(filter(None, here.tags.get(LEFT_OUT, "").split(", ")))
-        files = [file for file in entry.artifacts if file.path.split("/")[0] in lacking]
-        still = lacking - {file.path.split("/")[0] for file in files}
+        files = [file for file in entry.artifacts if within(file.path, lacking)]
+        still = {one for one in lacking if not any(within(file.path, [one]) for file in files)}
         if files:
             self._artifacts(here.run_id, entry, files)
             if still:
