@@ -34,8 +34,8 @@ QUESTION = """
 Does the patch solve the issue, so that hidden tests of the issue would pass? Answer {yes} or {no}."""
 FIELDS = ("turns", "patch", "issue", "yes", "no")
 FIELD = re.compile(rf"\{{({'|'.join(FIELDS)})\}}")
-NAMED = re.compile(r"\{([A-Za-z_]\w*)\}")
-"""What looks like a field, whether there is one of that name or not."""
+NAMED = re.compile(r"(?<![\w$])\{([A-Za-z_]\w*)\}")
+"""What looks like a field, whether there is one of that name or not; not so the argument in `\\boxed{YES}` or `${HOME}`."""
 OPENED = "\n\nAnswer:"
 
 

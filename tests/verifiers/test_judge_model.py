@@ -184,9 +184,16 @@ def test_a_template_that_names_an_unknown_field_or_asks_for_no_answer_is_refused
         JudgePrompt(None, template, answers, 100)
 
 
-def test_a_template_may_write_the_answers_out_and_a_head_needs_none():
-    JudgePrompt(None, "{patch} { nope } Good: (1) or bad: 0?", ("(1)", " 0"), 100)
-    JudgePrompt(None, "{turns}", None, 100)
+@pytest.mark.parametrize(
+    ("template", "answers"),
+    [
+        ("{patch} { nope } Good: (1) or bad: 0?", ("(1)", " 0")),
+        ("{patch} in \\boxed{YES} or \\boxed{NO}", ("YES", "NO")),
+        ("{turns}", None),
+    ],
+)
+def test_a_template_may_write_the_answers_out_and_a_head_needs_none(template, answers):
+    assert JudgePrompt(None, template, answers, 100).template == template
 
 
 def test_a_table_that_is_finished_is_not_scored_again_and_another_does_not_take_its_place(
