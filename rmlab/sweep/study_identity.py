@@ -15,6 +15,7 @@ from rmlab.paths import runs_folder
 from rmlab.sweep.plan import Cell
 from rmlab.sweep.search_spec import SearchSpec
 from rmlab.tracking.store import SQLITE, database_url
+from rmlab.wording import counted
 
 LOST, COMPARABLE = "lost", "comparable"
 
@@ -71,8 +72,8 @@ def other_studies(name: StudyName, spec: SearchSpec) -> list[str]:
         theirs, ours = other.user_attrs.get(COMPARABLE), json.loads(json.dumps(name.comparable))
         differing = [key for key in ours if theirs and theirs.get(key) != ours[key]] or ["what makes trials comparable"]
         lines.append(
-            f"This is a different study from {other.study_name!r}, which differs in {', '.join(differing)}: its {other.n_trials} trials "
-            f"stay there and are not counted here. Finished runs of the same settings are reused."
+            f"This is a different study from {other.study_name!r}, which differs in {', '.join(differing)}: its "
+            f"{counted(other.n_trials, 'trial')} stay there and are not counted here. Finished runs of the same settings are reused."
         )
     return lines
 
