@@ -141,7 +141,7 @@ def in_words(study: PlannedStudy, name: str) -> MarkedText:
 
 
 def _shown(effect: Effect) -> MarkedText:
-    """`shown to raise ECE by 0.128 at 1:4 (and at 2 other levels)`."""
+    """`shown to raise ECE by 0.128 at 1:4 (shown to be higher at 2:1 too, and lower at 1:2)`: the level of the largest difference first."""
     place = effect.shown[0]
     test, where = effect.tests[place], row_of(effect)
     verb, sign = ("raise", "") if (test.difference or 0.0) > 0 else ("lower", "-")
@@ -149,9 +149,14 @@ def _shown(effect: Effect) -> MarkedText:
     text.number(amount(test.difference), where, f"{sign}difference").say(
         f" at {effect.group.factor}={style.cell(at(effect, place))}"
     )
-    if others := effect.shown[1:]:
-        text.say(f" (a difference is shown at {listed([style.cell(at(effect, other)) for other in others])} too)")
-    return text
+    alike, unlike = [], []
+    for other in effect.shown[1:]:
+        same = ((effect.tests[other].difference or 0.0) > 0) == ((test.difference or 0.0) > 0)
+        (alike if same else unlike).append(style.cell(at(effect, other)))
+    here, there = ("higher", "lower") if verb == "raise" else ("lower", "higher")
+    parts = [f"{here} at {listed(alike)} too"] if alike else []
+    parts += [f"{there} at {listed(unlike)}"] if unlike else []
+    return text.say(f" (shown to be {', and '.join(parts)})" if parts else "")
 
 
 def _hidden(hidden: "list[Effect]") -> MarkedText:
