@@ -168,3 +168,12 @@ def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_fol
     assert lines[-1].endswith("some 3 h 26 min of one card, 1 h 43 min of two, 52 min of four, as guessed")
     assert sum(line.startswith("to do     ") for line in lines) == 32 + 4, "verifiers, and what execution pays"
     assert sum(line.startswith("waits     ") for line in lines) == 110
+
+
+def test_the_cells_of_one_start_can_be_chosen(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:
+    """Verifiers that pay its policies too, so that on another machine half of them are trained again."""
+    counts = []
+    for start in "ab":
+        assert study.main(["verifiers", "execution_free", "execution", "--start", start, "--dry-run"]) == 0
+        counts.append(capsys.readouterr().out.splitlines()[-2])
+    assert counts == ["26 cells: 12 verifiers, 12 execution_free, 2 execution"] * 2

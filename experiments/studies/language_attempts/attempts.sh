@@ -5,6 +5,7 @@
 #   bash experiments/studies/language_attempts/attempts.sh b            # warm start b, its attempts; the policy that never runs its code
 #   bash experiments/studies/language_attempts/attempts.sh starts       # both warm starts alone, side by side: what other studies begin from;
 #                                                                       # further words go to `rmlab warm-start` (small ones, on a CPU)
+#   bash experiments/studies/language_attempts/attempts.sh start a      # one of the two
 #   bash experiments/studies/language_attempts/attempts.sh scripts      # CPU
 #   bash experiments/studies/language_attempts/attempts.sh verifiers    # a good and a poor verifier of these attempts
 #   bash experiments/studies/language_attempts/attempts.sh rl NAME      # a_execution, b_execution, a_paid_well, b_paid_badly: one policy
@@ -121,6 +122,12 @@ starts)
     on_card 0 warm_start a 0 "$STARTS" "$@" &
     on_card 1 warm_start b 1 "$STARTS" "$@"
     wait $! # `set -e` ends here where start a failed
+    ;;
+start)
+    name=$2
+    shift 2
+    case $name in a) seed=0 ;; b) seed=1 ;; *) echo "$name: the starts are a and b" >&2 && exit 2 ;; esac
+    on_card 0 warm_start "$name" $seed "$STARTS" "$@"
     ;;
 scripts)
     rmlab collect output=$L/scripts.parquet "seed=$SEED" "workers=$W" 'policy=[hasty,seeking,wanderer]' $RULES parts.supervised.tasks=0 \

@@ -54,6 +54,8 @@ PAUSE, STOP, KILL = 60, 40, 20
 has not ended then is killed. The rest is for the bundle."""
 LOOK_SECONDS = 1.0
 """Between two looks at what runs."""
+STARTS = ("a", "b")
+"""Of the policies that learn; a verifier has that of the policies that it pays."""
 COMMANDS = {"verifier": "train", "rl": "rl"}
 FROM_OUTSIDE = (INTERRUPTED, EXIT_CODE)
 """Exit codes of a command that was told to end, or that could not say any longer that it is at work."""
@@ -238,6 +240,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "blocks", nargs="*", help="blocks of cells.csv, or names of cells, in the order in which they begin; none = all"
     )
+    parser.add_argument("--start", choices=STARTS, help="only cells of this start of the policies; default: of both")
     parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
     parser.add_argument("--minutes", type=at_least(0), default=9.5, help="of this slice, with its bundle")
     parser.add_argument("--together", type=at_least(1, int), default=3, help="cells side by side on a card")
@@ -257,6 +260,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError(f"{unknown[0]} is neither a block nor a cell; blocks are {', '.join(_blocks(everything))}")
     chosen = [[c for c in everything if block in (c["block"], c["name"])] for block in asked.blocks]
     cells = list({c["name"]: c for own in chosen for c in own}.values()) if chosen else everything
+    cells = [cell for cell in cells if asked.start in (None, cell["start"])]
     if asked.dry_run:
         print(said(cells, look()))
         return 0
