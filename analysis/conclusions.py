@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import level_tests, sweep_table
 from analysis.tracked import SweepRuns, mean_over_seeds
 from rmlab.metrics.sweep_levels import LevelTest, distinct
-from rmlab.wording import counted, estimate
+from rmlab.wording import counted, estimate, listed
 
 if TYPE_CHECKING:
     from analysis.policies import PolicyRun
@@ -25,11 +25,9 @@ def of_verifiers(group: SweepRuns) -> list[str]:
     """Three lines: what was varied, what was found, and what was not shown."""
     seeds = sorted({len(group.at(level, arm)) for level in group.levels for arm in group.arms} - {0})
     many = counted(seeds[-1], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-    arms = f", each in the arms {_listed(group.arms)}" if len(group.arms) > 1 else ""
+    arms = f", each in the arms {listed(group.arms)}" if len(group.arms) > 1 else ""
     baseline = f" (compared with {group.baseline})" if group.baseline in group.levels and len(group.levels) > 1 else ""
-    varied = (
-        f"{group.factor} = {_listed(group.levels)}{baseline}{arms}; {many} each, {counted(len(group.cells), 'run')}"
-    )
+    varied = f"{group.factor} = {listed(group.levels)}{baseline}{arms}; {many} each, {counted(len(group.cells), 'run')}"
     return [
         f"Varied: {varied}; everything else was the same.",
         f"Found: {' '.join(filter(None, (_differences(group), _values(group))))}",
@@ -68,7 +66,7 @@ def of_policies(spec: "SweepSpec", policies: "Sequence[PolicyRun]") -> list[str]
         f"pass@1 on held-out tasks, after training less before: {'; '.join(gained)}." if gained else "no held-out task."
     )
     return [
-        f"Varied: {spec.factor} = {_listed(list(arms))}; {many} each, {counted(len(policies), 'run')}; everything else was the same.",
+        f"Varied: {spec.factor} = {listed(list(arms))}; {many} each, {counted(len(policies), 'run')}; everything else was the same.",
         f"Found: {found} {counted(collapsed, 'run')} of {len(judged)} collapsed{also}.",
         "Not shown: whether these differ from each other: each run is tested against its own start, over tasks; what another seed "
         "would give is in the spread of seeds alone.",
@@ -92,7 +90,7 @@ def of_trials(spec: "SweepSpec", rows: Sequence[Mapping[str, Any]]) -> list[str]
         else "no trial is complete yet."
     )
     return [
-        f"Varied: {_listed(settings)} in {counted(len(rows), 'trial')}, {counted(len(spec.seeds), 'seed')} each; "
+        f"Varied: {listed(settings)} in {counted(len(rows), 'trial')}, {counted(len(spec.seeds), 'seed')} each; "
         "everything else was the same.",
         f"Found: {found}",
         "Not shown: that these are better than the others: trials are judged on the validation part and not tested. Make the best "
@@ -115,7 +113,7 @@ def _differences(group: SweepRuns) -> str:
         for (arm, level, metric), test in group.tests.items()
         if test.shown
     ]
-    return f"compared with {group.baseline}, {_listed(shown)}." if shown else ""
+    return f"compared with {group.baseline}, {listed(shown)}." if shown else ""
 
 
 def _values(group: SweepRuns) -> str:
@@ -149,7 +147,7 @@ def _not_shown(group: SweepRuns) -> str:
         of_metric: dict[str, list[str]] = {}
         for arm, level, metric in hidden:
             of_metric.setdefault(level_tests.metric_words(group, metric), []).append(_place(group, arm, level))
-        places = "; ".join(f"{words} at {_listed(at)}" for words, at in of_metric.items())
+        places = "; ".join(f"{words} at {listed(at)}" for words, at in of_metric.items())
         counts = [
             len(distinct(list(tests.values()))) for tests in (hidden, tested)
         ]  # what compares the same runs again is one
@@ -158,7 +156,7 @@ def _not_shown(group: SweepRuns) -> str:
         text = f"nothing: all {len(distinct(list(tested.values())))} differences from {group.baseline} are shown."
     level = group.levels[-1]
     if above := sweep_table.not_above(group, level, group.reported("auc_within_task")):
-        text += f" That AUC within task at {group.factor}={level} lies above {_listed(above)} is not shown either."
+        text += f" That AUC within task at {group.factor}={level} lies above {listed(above)} is not shown either."
     return text
 
 
@@ -174,11 +172,11 @@ def _power(group: SweepRuns, hidden: Sequence[LevelTest]) -> str:
     some = [f"{amount:.3f} in {words[metric]}" for metric, amount in least.items() if level_tests.possible(amount)]
     none = [words[metric] for metric, amount in least.items() if not level_tests.possible(amount)]
     text = (
-        f" With 80 % power these tests show differences of {_listed(some)} or more, so smaller ones may be there."
+        f" With 80 % power these tests show differences of {listed(some)} or more, so smaller ones may be there."
         if some
         else ""
     )
-    return text + (f" In {_listed(none)} at least one of them could have shown none at all." if none else "")
+    return text + (f" In {listed(none)} at least one of them could have shown none at all." if none else "")
 
 
 def _place(group: SweepRuns, arm: str, level: str) -> str:
@@ -191,7 +189,3 @@ def _percent(share: float) -> str:
 
 def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "none"

@@ -1,7 +1,6 @@
 """What came of each sweep of a study: per metric the largest difference from the baseline, what is shown, what would have been."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -191,11 +190,6 @@ def untested(group: SweepRuns) -> str:
     if not group.tests:
         return f"no finished training of the baseline {group.baseline} yet" if len(group.levels) else "nothing yet"
     return f"fewer than {LEAST_SEEDS} seeds that a level and the baseline share"
-
-
-def listed(words: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "none"
 
 
 def amount(value: float | None) -> str:

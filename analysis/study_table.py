@@ -7,22 +7,10 @@ from analysis.marked_text import MarkedText
 from analysis.page_numbers import plain
 from analysis.planned_study import PlannedStudy
 from analysis.registry import Needs, figure
-from analysis.study_effects import (
-    BESIDE,
-    OWN,
-    Effect,
-    Place,
-    amount,
-    effects,
-    largest_k,
-    listed,
-    on_pool,
-    pools,
-    untested,
-)
+from analysis.study_effects import BESIDE, OWN, Effect, Place, amount, effects, largest_k, on_pool, pools, untested
 from rmlab.files import write_text
 from rmlab.metrics.sweep_levels import FAMILY
-from rmlab.wording import number
+from rmlab.wording import listed, number
 
 NAME = "study_table"
 MEAN = "the mean difference from the baseline and, in parentheses, the baseline's value."

@@ -1,4 +1,4 @@
-"""Numbers, durations and plurals in messages and tables; suggestions for misspelt names."""
+"""Numbers, durations, lists and plurals in messages and tables; suggestions for misspelt names."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -7,6 +7,11 @@ from collections.abc import Iterable, Sequence
 def counted(count: int, word: str, plural: str = "") -> str:
     """`1 report`, `2 reports`, `1,000 tasks`. plural: of the word, where that is not the word with an s."""
     return f"{count:,} {word if count == 1 else plural or f'{word}s'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a, b and c`; `none` of none."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "none"
 
 
 def number(value: float | None, digits: int = 3, absent: str = "-") -> str:

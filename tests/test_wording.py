@@ -1,9 +1,18 @@
-from rmlab.wording import counted, duration, estimate, number
+from rmlab.wording import counted, duration, estimate, listed, number
 
 
 def test_one_is_not_many() -> None:
     assert [counted(n, "run") for n in (0, 1, 2, 1234)] == ["0 runs", "1 run", "2 runs", "1,234 runs"]
     assert [counted(n, "trajectory", "trajectories") for n in (1, 2)] == ["1 trajectory", "2 trajectories"]
+
+
+def test_lists_are_read_aloud() -> None:
+    assert [listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "none",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
 
 
 def test_an_undefined_number_is_shown_as_absent() -> None:

@@ -160,9 +160,17 @@ def test_where_to_look_names_the_first_figure_and_the_table(tmp_path: Path) -> N
     assert table == f"Table: {tmp_path / 'table.md'}"
 
 
-@pytest.mark.parametrize(("words", "said"), [([], "none"), (["a"], "a"), (["a", "b", "c"], "a, b and c")])
-def test_lists_are_read_aloud(words: list[str], said: str) -> None:
-    assert conclusions._listed(words) == said
+def test_an_answer_names_each_metric_once() -> None:
+    group = sweep(
+        [
+            level_test("500", "auc_within_task", -0.1, 0.001),
+            level_test("500", "rm_at_k", -0.1, 0.001),
+            level_test("8000", "rm_at_k", -0.1, 0.001),
+        ]
+    )
+    assert level_tests.answer(group) == (
+        "Compared with 1000: RM@16 is lower at 500 and 8000; AUC within task is lower at 500."
+    )
 
 
 TABLE = "| level | AUC |\n|---|---|\n| 500 | 0.700 |\n"

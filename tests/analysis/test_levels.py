@@ -114,7 +114,7 @@ def test_the_table_and_the_csv_say_what_the_test_says(words, one_sweep):
     assert rows["good"]["auc_within_task_verdict"] == "higher"
     assert rows["usual"]["auc_within_task_verdict"] is None
     assert level_tests.answer(group).startswith("Compared with usual: ")
-    assert "AUC within task higher at good" in level_tests.answer(group)
+    assert "AUC within task is higher at good" in level_tests.answer(group)
     assert "same" not in level_tests.answer(group)
     assert "differences are shown at 5 % after Holm's correction over all of them" in level_tests.note(group)
 
