@@ -21,6 +21,8 @@ SELECTORS = {
     "rm_at_k_patches": ("Best score of patches", "k: distinct patches to choose from"),
 }
 """Metric to the title of its panel and what k counts."""
+GAP, MOST_WIDTH = 0.12, 1.0
+"""Between what stands beside the largest k, and how wide all of it is at most; in doublings of k."""
 
 
 @figure(
@@ -56,7 +58,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         drawn.legend(*style.legend(axes.flat), loc="outside right upper", title=sweep.factor, title_fontsize=7)
         most = level_tests.largest_k(sweep)
         unbeaten = " ".join(sweep_table.unbeaten_at_k(sweep))
-        marks = "Lines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds."
+        marks = "Lines: mean over seeds. Beside the largest k: 95 % intervals over tasks, averaged (bars), and single seeds (dots)."
         if len(selectors) > 1:
             marks += " Largest sum: the scores of attempts with one patch are added. Patches: k distinct ones are drawn, of mean scores."
         at_most = f"*: RM@{most} differs from the baseline level's; no difference is shown at the others."
@@ -80,18 +82,18 @@ def line(
     if not triples or None in triples:
         return
     middle, low, high = np.array(triples, dtype=float).T
-    offset = sweep.levels.index(level) - (len(sweep.levels) - 1) / 2
-    step = min(0.07, 0.5 / len(sweep.levels))
-    x = np.array(ks) * 2 ** (step * offset)  # side by side, so that bars of different levels do not hide each other
+    # At the largest k alone, and there side by side: intervals of many levels at every k would hide the lines.
+    beside = ks[-1] * 2 ** (GAP + sweep.levels.index(level) * min(GAP, MOST_WIDTH / len(sweep.levels)))
     shown = [one for one in sweep.arms if level_tests.is_shown(sweep, one, level, "rm_at_k")]
     where = "" if shown == list(sweep.arms) else f" ({', '.join(shown)})"  # one entry of the legend a level
     mark = f" *{where}" if shown else ""
     name = f"{style.short(level)}{' (baseline)' if level == sweep.baseline else mark}"
-    whiskers = np.maximum([middle - low, high - middle], 0)
-    axis.errorbar(x, middle, yerr=whiskers, color=colour, elinewidth=0.8, label=name)
+    axis.plot(ks, middle, color=colour, label=name)
+    whiskers = np.maximum([middle[-1:] - low[-1:], high[-1:] - middle[-1:]], 0)
+    axis.errorbar([beside], middle[-1:], yerr=whiskers, color=colour, fmt="_", markersize=5, elinewidth=0.8)
     for cell in cells:
         values = [cell.report[selector][str(k)] for k in ks]
-        axis.plot(x, values, ".", color=colour, markersize=3)
+        axis.plot([beside], values[-1:], ".", color=colour, markersize=3)
         rows += [
             {
                 "panel": selector,
