@@ -78,25 +78,12 @@ def as_marked(study: PlannedStudy, repeats: Sequence[Repeat]) -> MarkedText:
     count("whole")
     text.say(" of ")
     count("sweeps")
-    text.say(" sweeps are complete. Trainings that failed: ")
-    count("failed")
-    text.say("; cells that have no finished training because of that: ")
-    count("never")
     text.say(
-        "; finished runs that no table here uses, because they are not of the plan or a later run took their place: "
-    )
-    count("unplanned")
-    text.say(
-        ". [README.md](README.md) is the plan, written before the first of them ran; "
+        " sweeps are complete. [README.md](README.md) is the plan, written before the first of them ran; "
         "[ledger.csv](ledger.csv) has every cell. A cell that two sweeps have in common is trained once.\n\n"
     )
     if any(group.tests for group in study.groups.values()):
         text.say(f"![All sweeps]({study_overview.NAME}.png)\n\n").say(f"*{study_overview.caption(study)}*\n\n")
-    text.say(
-        "Differences from the baseline with 95 % intervals over trainings and tasks; p after Holm's correction over all levels and the "
-        "three metrics of a sweep; bold where a difference is shown. The largest of several differences is on average larger than the "
-        "true one at that level.\n\n"
-    )
     text.add(study_table.as_marked(study))
     text.say(
         "\nSpread: standard deviation between trainings of a paired difference, in this study. Alone / Holm: the true difference that each "
@@ -104,6 +91,15 @@ def as_marked(study: PlannedStudy, repeats: Sequence[Repeat]) -> MarkedText:
         "what was expected.\n\n"
     )
     text.add(study_repeats.as_marked(repeats, COUNTS))
+    text.say("Trainings that failed: ")
+    count("failed")
+    text.say("; cells that have no finished training because of that: ")
+    count("never")
+    text.say(
+        "; finished runs that no table here uses, because they are not of the plan or a later run took their place: "
+    )
+    count("unplanned")
+    text.say(".\n\n")
     text.say(
         f"**Again:** `rmlab study FOLDER --page` writes this page, its tables and the figure from the bundles below FOLDER ({FILE} names "
         "the sweeps); `rmlab figures --from FOLDER` draws the figures of each sweep.\n"

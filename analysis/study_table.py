@@ -34,7 +34,12 @@ def draw(study: PlannedStudy, out: Path) -> list[Path]:
 def as_marked(study: PlannedStudy) -> MarkedText:
     """The table of sweeps, the table of power, and that of the further pools, with the source of each number."""
     text = MarkedText(f"{NAME}.csv")
-    text.add(_sweeps(study)).say("\n")
+    text.add(_words(study)).say("\n")
+    text.say(
+        "The largest difference from the baseline in each metric, with its 95 % interval over trainings and tasks; p after Holm's "
+        "correction over all levels and the three metrics of a sweep; bold where a difference is shown. The largest of several "
+        "differences is on average larger than the true one at that level.\n\n"
+    ).add(_differences(study)).say("\n")
     if study.groups:
         text.say("What the tests could show:\n\n").add(_power(study)).say("\n")
         text.say(
@@ -48,36 +53,37 @@ def as_marked(study: PlannedStudy) -> MarkedText:
     return text
 
 
-def _sweeps(study: PlannedStudy) -> MarkedText:
+def _words(study: PlannedStudy) -> MarkedText:
+    """What was asked, what the paper reports, and what was found, in words."""
+    head = ["sweep", "question", f"the paper reports ({SOURCE})", "what was found"]
+    text = MarkedText(f"{NAME}.csv").say(f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n")
+    for name in study.sweeps:
+        spec = study.specs[name]
+        text.say(f"| {name} | {style.cell(spec.question)} | ")
+        text.say(f"{style.cell(study_effects.SOURCE.sub('', spec.reported))} | ", "cited")
+        text.add(in_words(study, name)).say(" |\n")
+    return text
+
+
+def _differences(study: PlannedStudy) -> MarkedText:
+    """How many trainings a sweep has, and the largest difference in each metric."""
     names = ["RM@k", "AUC within task", "ECE"]
     if study.groups:
         names = [effect.words for effect in effects(next(iter(study.groups.values())))]
-    head = [
-        "sweep",
-        "question",
-        f"the paper reports ({SOURCE})",
-        "trainings",
-        *(f"{name}: largest difference" for name in names),
-    ]
-    text = MarkedText(f"{NAME}.csv").say(f"| {' | '.join([*head, 'in words'])} |\n|{'---|' * (len(head) + 1)}\n")
+    head = ["sweep", "trainings", *names]
+    text = MarkedText(f"{NAME}.csv").say(f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n")
     for name in study.sweeps:
-        spec, cells, group = study.specs[name], study.of(name), study.groups.get(name)
+        cells, group = study.of(name), study.groups.get(name)
         where = f"sweep={name} pool={OWN}" + (" metric=ece_width_10" if group else "")
-        text.say(f"| {name} | {style.cell(spec.question)} | ")
-        text.say(f"{style.cell(study_effects.SOURCE.sub('', spec.reported))} | ", "cited")
         done = sum(one.run is not None for one in cells)
-        text.number(str(done), where, "trainings")
+        text.say(f"| {name} | ").number(str(done), where, "trainings")
         if done < len(cells):
             text.say(" of ").number(str(len(cells)), where, "planned")
         if failures := sum(one.failures for one in cells):
             text.say("; ").number(str(failures), where, "failed").say(" failed")
-        text.say(" | ")
         for effect in effects(group) if group else []:
-            text.add(_largest(effect)).say(" | ")
-        if group is None:
-            text.say(" |  |  | none of its own yet |\n")
-        else:
-            text.add(in_words(study, name)).say(" |\n")
+            text.say(" | ").add(_largest(effect))
+        text.say(" |\n" if group else " |  |  |  |\n")
     return text
 
 
@@ -110,55 +116,57 @@ def _largest(effect: Effect) -> MarkedText:
 
 def in_words(study: PlannedStudy, name: str) -> MarkedText:
     """What may be said of a sweep: what is shown, and how large a difference would have been shown where none is."""
-    group, cells = study.groups[name], study.of(name)
+    group, cells = study.groups.get(name), study.of(name)
     text = MarkedText(f"{NAME}.csv")
+    if group is None:
+        return text.say("none of its own trainings is finished yet")
     if any(one.run is None for one in cells):
         text.say("So far, and only for orientation (the test that counts is of the whole sweep): ")
     if reason := untested(group):
         return text.say(f"no test, {reason}.")
-    parts = []
-    for effect in effects(group):
-        if effect.shown:
-            parts.append(_shown(effect))
-    hidden = [effect for effect in effects(group) if effect.detectable is not None]
-    if hidden:
-        parts.append(_hidden(hidden))
-    for i, part in enumerate(parts):
+    shown = [_shown(effect) for effect in effects(group) if effect.shown]
+    for i, part in enumerate(shown):
         text.say("; " if i else "").add(part)
-    return text.say(".")
+    text.say(". " if shown else "")
+    hidden = [effect for effect in effects(group) if effect.detectable is not None]
+    return text.add(_hidden(hidden)) if hidden else text
 
 
 def _shown(effect: Effect) -> MarkedText:
-    """`shown to raise ECE by 0.128 at 1:4 (shown to be higher at 2:1 too, and lower at 1:2)`: the level of the largest difference first."""
-    place = effect.shown[0]
-    test, where = effect.tests[place], row_of(effect)
-    verb, sign = ("raise", "") if (test.difference or 0.0) > 0 else ("lower", "-")
-    text = MarkedText(f"{NAME}.csv").say(f"shown to {verb} {effect.words} by ")
-    text.number(amount(test.difference), where, f"{sign}difference").say(
-        f" at {effect.group.factor}={style.cell(at(effect, place))}"
-    )
-    alike, unlike = [], []
-    for other in effect.shown[1:]:
-        same = ((effect.tests[other].difference or 0.0) > 0) == ((test.difference or 0.0) > 0)
-        (alike if same else unlike).append(style.cell(at(effect, other)))
-    here, there = ("higher", "lower") if verb == "raise" else ("lower", "higher")
-    parts = [f"{here} at {listed(alike)} too"] if alike else []
-    parts += [f"{there} at {listed(unlike)}"] if unlike else []
-    return text.say(f" (shown to be {', and '.join(parts)})" if parts else "")
+    """`ECE is higher at 1:4 (by 0.128) and 2:1, and lower at 1:2`: the level of the largest difference first."""
+    text = MarkedText(f"{NAME}.csv").say(f"{effect.words} is ")
+    rising = [place for place in effect.shown if (effect.tests[place].difference or 0.0) > 0]
+    falling = [place for place in effect.shown if place not in rising]
+    for places in (falling, rising) if effect.shown[0] in falling else (rising, falling):
+        if not places:
+            continue
+        first = effect.shown[0] in places
+        text.say("" if first else ", and ").say("higher at " if places is rising else "lower at ")
+        for i, place in enumerate(places):
+            text.say("" if not i else " and " if i == len(places) - 1 else ", ").say(style.cell(at(effect, place)))
+            if place == effect.shown[0]:
+                sign = "" if places is rising else "-"
+                text.say(" (by ").number(amount(effect.tests[place].difference), row_of(effect), f"{sign}difference")
+                text.say(")")
+    return text
 
 
 def _hidden(hidden: "list[Effect]") -> MarkedText:
-    """`no difference shown in RM@16 and ECE; one of 0.119 and 0.083 would have been seen with 80 % power (after correction ...)`."""
-    other = " other" if any(effect.shown for effect in hidden) else ""
-    text = MarkedText(f"{NAME}.csv").say(
-        f"no{other} difference shown in {listed([effect.words for effect in hidden])}; with 80 % power "
-    )
-    text.say("tests would have shown one of ")
-    for column in ("detectable", "detectable_holm"):
-        for i, effect in enumerate(hidden):
-            text.say("" if not i else " and " if i == len(hidden) - 1 else ", ")
-            _detectable(text, effect, column)
-        text.say(" alone, of " if column == "detectable" else " after Holm's correction")
+    """`No other difference is shown. Tests had a power of 80 % to show one of 0.119 in RM@16 and 0.083 in ECE.`
+
+    Of metrics in which a test would have shown nothing at all, however large, it says that.
+    """
+    where = "" if len(hidden) == len(FAMILY) else f" in {listed([effect.words for effect in hidden])}"
+    other = "other " if any(effect.shown for effect in hidden) else ""
+    text = MarkedText(f"{NAME}.csv").say(f"No {other}difference{where} is shown.")
+    possible = [one for one in hidden if one.detectable and level_tests.possible(one.detectable[1])]
+    for i, effect in enumerate(possible):
+        text.say(" Tests had a power of 80 % to show one of " if not i else " and " if i == len(possible) - 1 else ", ")
+        _detectable(text, effect, "detectable_holm")
+        text.say(f" in {effect.words}")
+    text.say("." if possible else "")
+    if never := [effect.words for effect in hidden if effect not in possible]:
+        text.say(f" In {listed(never)} they could have shown none, however large.")
     return text
 
 

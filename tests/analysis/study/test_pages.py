@@ -64,11 +64,13 @@ def test_one_table_says_what_is_shown_what_is_not_and_with_which_power(folder: P
 
     text = (folder / "study_table.md").read_text()
     assert (
-        f"shown to raise AUC within task by {test.difference:.3f} at label_ratio=1:4; no other difference shown" in text
+        f"AUC within task is higher at 1:4 (by {test.difference:.3f}). No other difference is shown. Tests had" in text
     )
-    assert "with 80 % power tests would have shown one of" in text
+    assert f"{float(row['detectable_holm']):.3f} in AUC within task and " in text
+    assert "Tests had a power of 80 % to show one of " in text
     assert "SWE-RM, arXiv 2512.21919, values by public notes" in text
-    assert "| 3 of 6 |  |  |  | none of its own yet |" in text
+    assert "| none of its own trainings is finished yet |" in text
+    assert "| evidence | 3 of 6 |  |  |  |" in text
     assert "So far" not in text
     assert (
         f"| label_ratio | 12 | {float(told(folder, sweep='label_ratio', pool='own', metric='rm_at_k')['spread']):.3f}, "
@@ -166,8 +168,9 @@ def test_the_page_is_written_with_its_marks_and_another_digit_is_found(
         "study_table.csv",
     ], "another page would need marks of its own"
     text = (folder / "results.md").read_text()
-    assert "15 of 18 trainings are finished and 1 of 2 sweeps are complete. Trainings that failed: 0;" in text
-    assert "or a later run took their place: 1. [README.md]" in text
+    assert "15 of 18 trainings are finished and 1 of 2 sweeps are complete. [README.md]" in text
+    assert "Trainings that failed: 0; cells" in text
+    assert "or a later run took their place: 1.\n" in text
     assert "![All sweeps](study_overview.png)" in text
     _, marks = marks_of(folder / "results.md")
     assert marks["README.md"] == {"Levels": [{"design": "5"}]}, "the plan's marks stay"
