@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis import level_tests, sweep_table
+from analysis import level_tests, level_words, sweep_table
 from analysis.tracked import SweepRuns, mean_over_seeds
-from rmlab.metrics.sweep_levels import LevelTest, distinct
+from rmlab.metrics.sweep_levels import distinct
 from rmlab.wording import counted, estimate, listed
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def where_to_look(folder: Path, ui: str, table: Path) -> list[str]:
 
 def _differences(group: SweepRuns) -> str:
     shown = [
-        f"{level_tests.metric_words(group, metric)} is {level_tests.verdict(test)} at {_place(group, arm, level)} "
+        f"{level_tests.metric_words(group, metric)} is {level_tests.verdict(test)} at {level_words.place(group, arm, level)} "
         f"({estimate(test.difference, test.ci95, signed=True)})"
         for (arm, level, metric), test in group.tests.items()
         if test.shown
@@ -135,7 +135,7 @@ def _values(group: SweepRuns) -> str:
     for metric in ("auc_within_task", "auc_within_task_patches", "ece_width_10"):
         if value := mean_over_seeds(cells, group.reported(metric)):
             said.append(f"{sweep_table.SCALARS[metric]} {value[0]:.3f}")
-    return f"At {_place(group, arm, level)} {'; '.join(said)}." if said else ""
+    return f"At {level_words.place(group, arm, level)} {'; '.join(said)}." if said else ""
 
 
 def _not_shown(group: SweepRuns) -> str:
@@ -146,41 +146,22 @@ def _not_shown(group: SweepRuns) -> str:
     elif hidden:
         of_metric: dict[str, list[str]] = {}
         for arm, level, metric in hidden:
-            of_metric.setdefault(level_tests.metric_words(group, metric), []).append(_place(group, arm, level))
+            of_metric.setdefault(level_tests.metric_words(group, metric), []).append(
+                level_words.place(group, arm, level)
+            )
         places = "; ".join(f"{words} at {listed(at)}" for words, at in of_metric.items())
         counts = [
             len(distinct(list(tests.values()))) for tests in (hidden, tested)
         ]  # what compares the same runs again is one
-        text = f"{counts[0]} of {counts[1]} differences from {group.baseline}: {places}.{_power(group, list(hidden.values()))}"
+        text = f"{counts[0]} of {counts[1]} differences from {group.baseline}: {places}."
+        if power := level_words.power(group, list(hidden.values())).text:
+            text += f" {power}"
     else:
         text = f"nothing: all {len(distinct(list(tested.values())))} differences from {group.baseline} are shown."
     level = group.levels[-1]
     if above := sweep_table.not_above(group, level, group.reported("auc_within_task")):
         text += f" That AUC within task at {group.factor}={level} lies above {listed(above)} is not shown either."
     return text
-
-
-def _power(group: SweepRuns, hidden: Sequence[LevelTest]) -> str:
-    """The differences that the tests would have shown, after the correction, with a power of 80 %."""
-    least: dict[str, float] = {}
-    for test in hidden:
-        if test.detectable_holm is not None:
-            least[test.metric] = max(test.detectable_holm, least.get(test.metric, 0.0))
-    if not least:
-        return ""
-    words = {metric: level_tests.metric_words(group, metric) for metric in least}
-    some = [f"{amount:.3f} in {words[metric]}" for metric, amount in least.items() if level_tests.possible(amount)]
-    none = [words[metric] for metric, amount in least.items() if not level_tests.possible(amount)]
-    text = (
-        f" With 80 % power these tests show differences of {listed(some)} or more, so smaller ones may be there."
-        if some
-        else ""
-    )
-    return text + (f" In {listed(none)} at least one of them could have shown none at all." if none else "")
-
-
-def _place(group: SweepRuns, arm: str, level: str) -> str:
-    return " ".join(filter(None, (level, arm if len(group.arms) > 1 else "")))
 
 
 def _percent(share: float) -> str:

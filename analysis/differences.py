@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from analysis import level_tests, style
+from analysis import level_tests, level_words, style
 from analysis.registry import Needs, figure
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import FAMILY
@@ -37,9 +37,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             axis.set(title=level_tests.metric_words(sweep, metric), xlabel=f"level - {sweep.baseline}")
             axis.margins(x=0.15)
             axis.xaxis.set_major_locator(MaxNLocator(4))
-        names = [
-            " ".join(filter(None, (style.short(level), arm if len(sweep.arms) > 1 else ""))) for arm, level in lines
-        ]
+        names = [level_words.place(sweep, arm, style.short(level)) for arm, level in lines]
         axes[0, 0].set_yticks(range(len(lines)), labels=names)
         axes[0, 0].set_ylim(len(lines) - 0.5, -0.5)
         axes[0, 0].set_ylabel(sweep.factor)

@@ -5,7 +5,7 @@ from typing import Any
 
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest, distinct
-from rmlab.wording import counted, estimate, listed, number
+from rmlab.wording import counted, estimate, number
 
 WORDS = {"auc_within_task": "AUC within task", "ece_width_10": "ECE"}
 
@@ -71,23 +71,6 @@ def power_note(group: SweepRuns) -> str:
 def _range(values: Iterable[float | None]) -> str:
     low_high = [detectable(value) for value in sorted(value for value in values if value is not None)]
     return " to ".join(dict.fromkeys([low_high[0], low_high[-1]])) if low_high else "-"
-
-
-def answer(group: SweepRuns) -> str:
-    """What the tests say, in a sentence: for each metric the levels that are shown to differ, or that none is."""
-    places: dict[tuple[str, str], list[str]] = {}
-    for (arm, level, metric), test in group.tests.items():
-        if test.shown:
-            place = " ".join(filter(None, (level, arm if len(group.arms) > 1 else "")))
-            places.setdefault((metric, verdict(test)), []).append(place)
-    ordered = sorted(places, key=lambda key: FAMILY.index(key[0]))
-    shown = [f"{metric_words(group, metric)} is {way} at {listed(places[metric, way])}" for metric, way in ordered]
-    if shown:
-        rest = f"; no other difference is shown. {power_note(group)}" if power_note(group) else "."
-        return f"Compared with {group.baseline}: {'; '.join(shown)}{rest}"
-    if any(test.p is not None for test in group.tests.values()):
-        return f"No difference from {group.baseline} is shown. {power_note(group)}"
-    return note(group)
 
 
 def columns(group: SweepRuns, arm: str, level: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ text.say("ECE rises by ").number("0.128", "sweep=label_ratio metric=ece_width_10
 text.marks()    # what `numbers.yaml` holds of the page (analysis.page_numbers)
 """
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from analysis.page_blocks import blocks
@@ -35,6 +36,12 @@ class MarkedText:
         at = len(self.text)
         self._spans += [(at + start, at + end, source, item) for start, end, source, item in other._spans]
         self.text += other.text
+        return self
+
+    def listed(self, parts: Sequence["MarkedText"]) -> "MarkedText":
+        """Several texts behind this one: `a, b and c`."""
+        for i, part in enumerate(parts):
+            self.say("" if not i else " and " if i == len(parts) - 1 else ", ").add(part)
         return self
 
     def marks(self) -> dict[str, list[dict[str, str]]]:

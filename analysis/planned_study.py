@@ -1,15 +1,16 @@
 """A study: several sweeps at one preset, as they are planned, beside what its bundles hold. Which cells are finished, which missing?
 
-A folder of a study has `study.yaml` (preset, sweeps) and the bundles of its runs (`*.zip`, in any folder below). A planned cell is
-known by its sweep, level, arm and seed; a run counts for it whose configuration is the planned one, and that shares pool and tokenizer
-with the sweep's other runs. Cells of two sweeps with one configuration are one training, whichever sweep trained it.
+A folder of a study has `study.yaml` (preset, sweeps, what the levels of a sweep mean) and the bundles of its runs (`*.zip`, in any
+folder below). A planned cell is known by its sweep, level, arm and seed; a run counts for it whose configuration is the planned one,
+and that shares pool and tokenizer with the sweep's other runs. Cells of two sweeps with one configuration are one training, whichever
+sweep trained it.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -66,19 +67,21 @@ class CellState:
 
 @dataclass(frozen=True)
 class PlannedStudy:
-    """name: of its folder. runs: finished and failed runs of verifiers, of any sweep and preset; others than the study's are left."""
+    """name: of its folder. runs: finished and failed runs of verifiers, of any sweep and preset; others than the study's are left.
+    meanings: a sentence or more on the levels of a sweep, for readers of its page."""
 
     name: str
     preset: str
     sweeps: tuple[str, ...]
     runs: tuple[AnyRun, ...]
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path, runs: Iterable[AnyRun]) -> "PlannedStudy":
         """The study of a folder. Raises UsageError where it has no study.yaml that names a preset and sweeps."""
-        preset, sweeps = _read_plan(folder)
+        preset, sweeps, meanings = _read_plan(folder)
         own = [run for run in runs if run.tags.get("sweep") in sweeps and run.tags.get("preset") == preset]
-        return cls(folder.resolve().name, preset, sweeps, tuple(own))
+        return cls(folder.resolve().name, preset, sweeps, tuple(own), meanings)
 
     @cached_property
     def specs(self) -> dict[str, SweepSpec]:
@@ -218,8 +221,8 @@ def open_study(folder: Path, source: str | None = None) -> Iterator[PlannedStudy
         yield PlannedStudy.read(folder, runs)
 
 
-def _read_plan(folder: Path) -> tuple[str, tuple[str, ...]]:
-    """The preset and the sweeps that the study.yaml of a folder names."""
+def _read_plan(folder: Path) -> tuple[str, tuple[str, ...], dict[str, str]]:
+    """The preset, the sweeps, and what their levels mean, by the study.yaml of a folder."""
     path = folder / FILE
     if not folder.is_dir() and folder.exists():
         raise UsageError(f"{folder} is no folder: name the folder of a study, in which {FILE} lies")
@@ -229,15 +232,26 @@ def _read_plan(folder: Path) -> tuple[str, tuple[str, ...]]:
         raise UsageError(f"{path} is not there: it names the preset and the sweeps of a study") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, dict) or raw.keys() != {"preset", "sweeps"} or not isinstance(raw["sweeps"], list):
-        raise UsageError(f"{path} must have two keys: preset, and the list sweeps")
+    if (
+        not isinstance(raw, dict)
+        or raw.keys() - {"levels"} != {"preset", "sweeps"}
+        or not isinstance(raw["sweeps"], list)
+    ):
+        raise UsageError(
+            f"{path} must have two keys: preset, and the list sweeps; `levels` may say what the levels mean"
+        )
     if not all(isinstance(name, str) for name in (raw["preset"], *raw["sweeps"])):
         raise UsageError(f"{path}: preset is the name of one, and sweeps is a list of names")
     if not raw["sweeps"]:
         raise UsageError(f"{path}: sweeps is empty: name those that the study consists of")
     if twice := [name for name, number in Counter(raw["sweeps"]).items() if number > 1]:
         raise UsageError(f"{path} names a sweep twice: {', '.join(twice)}")
-    return raw["preset"], tuple(raw["sweeps"])
+    meanings = raw.get("levels", {})
+    if not isinstance(meanings, dict) or not all(isinstance(text, str) for text in meanings.values()):
+        raise UsageError(f"{path}: levels has a text for each sweep that needs one")
+    if unknown := [str(name) for name in meanings if name not in raw["sweeps"]]:
+        raise UsageError(f"{path}: levels names {', '.join(unknown)}, which sweeps does not")
+    return raw["preset"], tuple(raw["sweeps"]), {name: " ".join(text.split()) for name, text in meanings.items()}
 
 
 def _usual_control(runs_of_cells: Iterable[Sequence[AnyRun]]) -> str:

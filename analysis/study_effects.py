@@ -11,16 +11,19 @@ from analysis import level_tests
 from analysis.planned_study import PlannedStudy
 from analysis.tracked import FinishedCell, SweepRuns
 from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest
-from rmlab.wording import number
 
 OWN = "own"
 """The pool of a verifier's own kind, which tests are made on."""
 BESIDE = {
-    "rm_at_k": ("rm_at_k_weighted", "RM@{k} by sum of scores"),
-    "auc_within_task": ("auc_within_task_patches", "AUC by patch"),
-    "ece_width_10": ("ece_less_floor", "ECE less floor"),
+    "rm_at_k": {"rm_at_k_weighted": "RM@{k} by sum of scores"},
+    "auc_within_task": {"auc_within_task_patches": "AUC by patch"},
+    "ece_width_10": {
+        "ece_less_floor": "ECE less floor",
+        "ece_prior_corrected": "ECE, prior corrected",
+        "post_hoc/platt/ece_width_10": "ECE after Platt scaling",
+    },
 }
-"""What is reported beside a metric of the family, without a test: its name in reports, and in tables."""
+"""What is reported beside a metric of the family, without a test: names in reports, and in tables."""
 SOURCE = re.compile(r"\s*\(SWE-RM[^()]*\)\.?$")
 Place = tuple[str, str]
 """arm, level"""
@@ -100,8 +103,9 @@ def largest_k(group: SweepRuns, pool: str) -> int:
 def pool_value(cell: FinishedCell, metric: str, pool: str) -> float | None:
     """A metric on a pool, None where it is undefined or was not measured; a curve over k at the most attempts there."""
     across = pool == OWN and cell.across and metric in ("rm_at_k", "auc_within_task")
-    report = cell.report if pool == OWN else cell.report_on(pool)
-    value = report.get(f"{metric}_across" if across else metric)
+    value: Any = cell.report if pool == OWN else cell.report_on(pool)
+    for part in (f"{metric}_across" if across else metric).split("/"):
+        value = (value or {}).get(part)
     if isinstance(value, dict):
         value = value[max(value, key=int)] if value else None
     return None if value is None else float(value)
@@ -141,8 +145,8 @@ def rows(study: PlannedStudy) -> list[dict[str, Any]]:
         for pool in (OWN, *pools(group)):
             for effect in effects(group):
                 found.append(about | {"pool": pool, "metric": effect.metric} | _row(effect, pool) | said)
-                beside, _ = BESIDE[effect.metric]
-                found.append(about | {"pool": pool, "metric": beside} | _reported(effect, beside, pool) | said)
+                for beside in BESIDE[effect.metric]:
+                    found.append(about | {"pool": pool, "metric": beside} | _reported(effect, beside, pool) | said)
     return found
 
 
@@ -192,6 +196,12 @@ def untested(group: SweepRuns) -> str:
     return f"fewer than {LEAST_SEEDS} seeds that a level and the baseline share"
 
 
-def amount(value: float | None) -> str:
-    """An amount without its sign."""
-    return number(None if value is None else abs(value))
+def scored_share(group: SweepRuns, place: Place) -> float:
+    """The share of the attempts that a level scores, a mean over its trainings: less than 1 where some do not fit its context and are
+    ranked last. AUC and ECE are of the scored ones alone."""
+    return float(np.mean([cell.report["score_rate"] for cell in group.at(place[1], place[0])]))
+
+
+def scores_all(group: SweepRuns, place: Place) -> bool:
+    """Whether a level scores every attempt, as far as two digits tell."""
+    return scored_share(group, place) > 0.995

@@ -10,16 +10,18 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from analysis import level_tests, style
+from analysis import level_tests, level_words, style
 from analysis.planned_study import PlannedStudy
 from analysis.registry import Needs, figure
-from analysis.study_effects import Effect, effects
+from analysis.study_effects import Effect, effects, scored_share, scores_all
 from rmlab.files import write_text
 from rmlab.metrics.sweep_levels import FAMILY
 from rmlab.wording import counted
 
 NAME = "study_overview"
 WIDTH, ROW = 2.35, 0.118  # inches: of a panel, of a row
+PART = "†"
+"""Behind the name of a level that scores only a part of the attempts."""
 HEADING = 1.25  # rows that the name of a sweep takes
 
 
@@ -90,8 +92,12 @@ def _mark(axis: Any, effect: Effect, arm: str, level: str, at: float, rows: list
             "high": test.ci95 and test.ci95[1],
             "p_holm": test.p_holm,
             "verdict": level_tests.verdict(test),
+            "scored": scored_share(effect.group, (arm, level)),
         }
     )
+    if test.p is None:
+        axis.plot(test.difference, at, "x", color="0.5", markersize=3.5)
+        return
     colour = "black" if test.shown else "0.5"
     if test.ci95:
         axis.plot(test.ci95, [at, at], color=colour, linewidth=1.2 if test.shown else 0.8)
@@ -102,7 +108,8 @@ def _label(study: PlannedStudy, name: str, which: str) -> str:
     group = study.groups[name]
     if which:
         arm, _, level = which.partition("\n")
-        return " ".join(filter(None, (style.short(level, 20), arm if len(group.arms) > 1 else "")))
+        name = level_words.place(group, arm, style.short(level, 20))
+        return name if scores_all(group, (arm, level)) else f"{name} {PART}"
     cells = study.of(name)
     done = sum(one.run is not None for one in cells)
     part = f", {done} of {len(cells)}" if done < len(cells) else ""
@@ -122,12 +129,19 @@ def caption(study: PlannedStudy) -> str:
     absent = [name for name in study.sweeps if study.groups.get(name) not in groups]
     without = f" Without {', '.join(absent)}, of which no level can be compared yet." if absent else ""
     seeds = sorted({test.seeds for group in groups for test in group.tests.values()})
+    marks = ""
+    if any(test.p is None for group in groups for test in group.tests.values()):
+        marks += " Cross: no test yet."
+    places = [(group, (arm, level)) for group in groups for arm, level, _ in group.tests]
+    if not all(scores_all(*one) for one in places):
+        marks += f" {PART}: attempts that do not fit are not scored but ranked last; AUC within task and ECE are of the others alone."
     many = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return (
         f"Difference of every level from its sweep's baseline (named after the sweep), mean over {many} trainings, paired by seed; judged "
         f"on {report['trajectories']:,} attempts at {report['tasks']:,} tasks. Bars: 95 % t intervals over trainings and tasks of the "
-        "single difference. Filled: shown at 5 % after Holm's correction over the sweep's levels and metrics. Hollow: no difference shown. "
-        f"Higher is better for {level_tests.metric_words(groups[0], 'rm_at_k')} and AUC, lower for ECE.{part}{without}"
+        "single difference. Filled: shown at 5 % after Holm's correction over the sweep's levels and metrics. Hollow: tested, no "
+        f"difference shown. Higher is better for {level_tests.metric_words(groups[0], 'rm_at_k')} and AUC, lower for ECE."
+        f"{marks}{part}{without}"
     )
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import yaml
 
-from analysis import study_overview, study_repeats, study_table
+from analysis import study_overview, study_references, study_repeats, study_table
 from analysis.marked_text import MarkedText
 from analysis.page_numbers import marks_of
 from analysis.planned_study import FILE, PlannedStudy
 from analysis.study_repeats import Repeat
 from analysis.style import csv_text
 from rmlab.files import write_text
+from rmlab.metrics.sweep_levels import distinct
 
 PAGE, COUNTS = "results.md", "study_counts.json"
 NOTHING_YET = "**No cell of this study has run.**"
@@ -32,7 +33,11 @@ def write(study: PlannedStudy, folder: Path) -> list[Path]:
     write_text(counts, json.dumps(counted_cells(study, repeats), indent=1) + "\n")
     if repeats:
         write_text(again, csv_text([one.row for one in repeats]))
-    text = as_marked(study, repeats)
+    references = study_references.rows(study)
+    baseline = folder / f"{study_references.NAME}.csv"
+    if references:
+        write_text(baseline, csv_text(references))
+    text = as_marked(study, repeats, references)
     write_text(page, text.text)
     path, marks = marks_of(page)
     marks[PAGE] = text.marks()
@@ -40,15 +45,19 @@ def write(study: PlannedStudy, folder: Path) -> list[Path]:
     plan = folder / "README.md"
     if plan.exists() and NOTHING_YET in (before := plan.read_text(encoding="utf-8")):
         write_text(plan, before.replace(NOTHING_YET, f"**What came out stands in [{PAGE}]({PAGE}).**"))
-    return [counts, *([again] if repeats else []), page, path]
+    return [counts, *([again] if repeats else []), *([baseline] if references else []), page, path]
 
 
 def counted_cells(study: PlannedStudy, repeats: Sequence[Repeat]) -> dict[str, Any]:
     """The counts that the page names: trainings of the study, those that are finished, that failed, that were not planned (and stand in
-    no table), sweeps that are complete, values of cells that were trained again and how many of these lie where they should."""
+    no table), sweeps that are complete, values of cells that were trained again and how many of these lie where they should, tests and
+    those that show a difference."""
     planned, done = study.trainings
     failed = {one.cell.key: one.failures for one in study.cells}
     whole = sum(all(one.run is not None for one in study.of(name)) for name in study.sweeps)
+    tests = [
+        test for group in study.groups.values() for test in distinct(list(group.tests.values())) if test.p is not None
+    ]
     return {
         "planned": planned,
         "finished": done,
@@ -59,11 +68,13 @@ def counted_cells(study: PlannedStudy, repeats: Sequence[Repeat]) -> dict[str, A
         "whole": whole,
         "repeated": len(repeats),
         "inside": sum(one.inside for one in repeats),
+        "tests": len(tests),
+        "shown": sum(test.shown for test in tests),
     }
 
 
-def as_marked(study: PlannedStudy, repeats: Sequence[Repeat]) -> MarkedText:
-    """The whole page."""
+def as_marked(study: PlannedStudy, repeats: Sequence[Repeat], references: list[dict[str, Any]]) -> MarkedText:
+    """The whole page. repeats, references: of `study_repeats` and `study_references`."""
     counts = counted_cells(study, repeats)
     text = MarkedText(f"{study_table.NAME}.csv")
 
@@ -84,14 +95,19 @@ def as_marked(study: PlannedStudy, repeats: Sequence[Repeat]) -> MarkedText:
     )
     if any(group.tests for group in study.groups.values()):
         text.say(f"![All sweeps]({study_overview.NAME}.png)\n\n").say(f"*{study_overview.caption(study)}*\n\n")
+    text.add(study_references.as_marked(study, references))
+    if counts["tests"]:
+        text.say("Holm's correction is made within each sweep, not over the study: ")
+        count("shown")
+        text.say(" of ")
+        count("tests")
+        text.say(
+            " tests show a difference, and of so many some would by chance. The sweeps of one row above share their baseline's trainings, "
+            "so an unusual one would move all of their differences.\n\n"
+        )
     text.add(study_table.as_marked(study))
-    text.say(
-        "\nSpread: standard deviation between trainings of a paired difference, in this study. Alone / Holm: the true difference that each "
-        "test which shows none would have shown with a power of 80 %, by itself and at the first step of the correction; the plan has "
-        "what was expected.\n\n"
-    )
     text.add(study_repeats.as_marked(repeats, COUNTS))
-    text.say("Trainings that failed: ")
+    text.say("## Counts, and this page again\n\nTrainings that failed: ")
     count("failed")
     text.say("; cells that have no finished training because of that: ")
     count("never")

@@ -101,7 +101,8 @@ def as_marked(found: Sequence[Repeat], counts: str) -> MarkedText:
     text.number(str(len(found)), "", "repeated", counts)
     text.say(
         " values of the latest training lie inside the interval that the first trainings of the level give for one new training "
-        "(95 % by t, over seeds).\n\n"
+        "(95 % by t, over seeds). The seed is the same in both, so this shows how much one training varies on a GPU, not how much seeds "
+        "do; and the first training is one of those that the interval is made from, so they should agree: it is no test of the results.\n\n"
     )
     words = list(dict.fromkeys(one.words for one in found))
     text.say(

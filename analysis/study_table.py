@@ -2,15 +2,28 @@
 
 from pathlib import Path
 
-from analysis import level_tests, study_effects, style
+from analysis import level_tests, level_words, study_effects, style
 from analysis.marked_text import MarkedText
 from analysis.page_numbers import plain
 from analysis.planned_study import PlannedStudy
 from analysis.registry import Needs, figure
-from analysis.study_effects import BESIDE, OWN, Effect, Place, amount, effects, largest_k, on_pool, pools, untested
+from analysis.study_effects import (
+    BESIDE,
+    OWN,
+    Effect,
+    Place,
+    effects,
+    largest_k,
+    on_pool,
+    pools,
+    scored_share,
+    scores_all,
+    untested,
+)
+from analysis.tracked import SweepRuns
 from rmlab.files import write_text
 from rmlab.metrics.sweep_levels import FAMILY
-from rmlab.wording import listed, number
+from rmlab.wording import number
 
 NAME = "study_table"
 MEAN = "the mean difference from the baseline and, in parentheses, the baseline's value."
@@ -32,23 +45,40 @@ def draw(study: PlannedStudy, out: Path) -> list[Path]:
 
 
 def as_marked(study: PlannedStudy) -> MarkedText:
-    """The table of sweeps, the table of power, and that of the further pools, with the source of each number."""
+    """All tables of the page, each under a heading, with the source of each number: what was found, in words; what the levels mean; the
+    largest differences; the power; what is reported beside, and on further pools."""
     text = MarkedText(f"{NAME}.csv")
-    text.add(_words(study)).say("\n")
+    text.say("## What was found\n\n").add(_words(study)).say("\n")
+    if study.meanings:
+        text.say("## What the levels mean\n\n")
+        for name, meaning in study.meanings.items():
+            text.say(f"- **{name}**: {meaning}\n")
+        text.say("\n")
     text.say(
-        "The largest difference from the baseline in each metric, with its 95 % interval over trainings and tasks; p after Holm's "
-        "correction over all levels and the three metrics of a sweep; bold where a difference is shown. The largest of several "
-        "differences is on average larger than the true one at that level.\n\n"
+        "## The largest differences\n\n"
+        "The largest difference from the baseline in each metric, with its 95 % interval over trainings and clusters of tasks; p after "
+        "Holm's correction over all levels and the three metrics of a sweep; the baseline's value in parentheses; bold where a difference "
+        "is shown. The largest of several differences is on average larger than the true one at that level.\n\n"
     ).add(_differences(study)).say("\n")
     if study.groups:
-        text.say("What the tests could show:\n\n").add(_power(study)).say("\n")
         text.say(
-            "Reported beside, without a test, at the level of the largest difference of the metric that each belongs to:"
-        )
-        text.say(f" {MEAN}\n\n").add(_beside(study)).say("\n")
+            "## What the tests could show\n\n"
+            "Spread: standard deviation between trainings of a paired difference, in this study. Alone / Holm: the true difference that "
+            "each test which shows none would have shown with a power of 80 %, by itself and at the first step of the correction; empty "
+            "where every test shows one. The plan has what was expected.\n\n"
+        ).add(_power(study)).say("\n")
+        text.say(
+            "## Reported beside\n\n"
+            "Without a test, at the level of the largest difference of the metric that each belongs to: "
+            f"{MEAN} By sum of scores: of the attempts at a task, the patch is picked whose attempts have the largest sum of scores. "
+            "By patch: attempts with one patch count once. Less floor: the ECE that perfectly calibrated scores would have by chance is "
+            "taken off. Prior corrected: for the ratio of labels, which training and evaluation have not in common. After Platt scaling: "
+            "of scores whose level and spread were fitted on the validation part.\n\n"
+        ).add(_beside(study)).say("\n")
     if any(pools(group) for group in study.groups.values()):
         text.say(
-            f"On the other pools, without a test, at the level of the largest difference on the verifiers' own kind: {MEAN}\n\n"
+            "## On the other pools\n\n"
+            f"Without a test, at the level of the largest difference on the verifiers' own kind: {MEAN}\n\n"
         ).add(_pools(study)).say("\n")
     return text
 
@@ -89,7 +119,7 @@ def _differences(study: PlannedStudy) -> MarkedText:
 
 def at(effect: Effect, place: Place) -> str:
     """A level, with its arm where the sweep has several."""
-    return " ".join(filter(None, (place[1], place[0] if len(effect.group.arms) > 1 else "")))
+    return style.cell(level_words.place(effect.group, *place))
 
 
 def row_of(effect: Effect, pool: str = OWN, metric: str = "") -> str:
@@ -104,13 +134,15 @@ def _largest(effect: Effect) -> MarkedText:
         return text
     test, where = effect.tests[effect.largest], row_of(effect)
     bold = "**" if test.shown else ""
-    text.say(f"{style.cell(at(effect, effect.largest))}: {bold}").number(f"{test.difference:+.3f}", where, "difference")
+    text.say(f"{at(effect, effect.largest)}: {bold}").number(f"{test.difference:+.3f}", where, "difference")
     text.say(bold)
     if test.ci95 is not None:
         text.say(" [").number(f"{test.ci95[0]:+.3f}", where, "low").say(", ")
         text.number(f"{test.ci95[1]:+.3f}", where, "high").say("], p ")
         words = level_tests.p_words(test.p_holm)
         text.say("< " if words.startswith("<") else "").number(words.removeprefix("< "), where, "p_holm")
+    if (before := on_pool(effect.group, effect.largest, effect.metric, OWN)[0]) is not None:
+        text.say(" (").number(number(before), where, "at_baseline").say(")")
     return text
 
 
@@ -124,49 +156,40 @@ def in_words(study: PlannedStudy, name: str) -> MarkedText:
         text.say("So far, and only for orientation (the test that counts is of the whole sweep): ")
     if reason := untested(group):
         return text.say(f"no test, {reason}.")
-    shown = [_shown(effect) for effect in effects(group) if effect.shown]
-    for i, part in enumerate(shown):
-        text.say("; " if i else "").add(part)
+    text.say(f"Compared with {style.cell(group.baseline)}: ")
+    shown = [found for metric in FAMILY if (found := level_words.shown_levels(group, metric)).text]
+    for i, found in enumerate(shown):
+        text.say("; " if i else "").add(found)
+    hidden = [test for test in group.tests.values() if test.p is not None and not test.shown]
     text.say(". " if shown else "")
-    hidden = [effect for effect in effects(group) if effect.detectable is not None]
-    return text.add(_hidden(hidden)) if hidden else text
+    if hidden:
+        text.say("No other difference is shown. " if shown else "no difference is shown. ")
+        text.add(level_words.power(group, hidden))
+    return text.add(_unscored(group))
 
 
-def _shown(effect: Effect) -> MarkedText:
-    """`ECE is higher at 1:4 (by 0.128) and 2:1, and lower at 1:2`: the level of the largest difference first."""
-    text = MarkedText(f"{NAME}.csv").say(f"{effect.words} is ")
-    rising = [place for place in effect.shown if (effect.tests[place].difference or 0.0) > 0]
-    falling = [place for place in effect.shown if place not in rising]
-    for places in (falling, rising) if effect.shown[0] in falling else (rising, falling):
-        if not places:
-            continue
-        first = effect.shown[0] in places
-        text.say("" if first else ", and ").say("higher at " if places is rising else "lower at ")
-        for i, place in enumerate(places):
-            text.say("" if not i else " and " if i == len(places) - 1 else ", ").say(style.cell(at(effect, place)))
-            if place == effect.shown[0]:
-                sign = "" if places is rising else "-"
-                text.say(" (by ").number(amount(effect.tests[place].difference), row_of(effect), f"{sign}difference")
-                text.say(")")
-    return text
-
-
-def _hidden(hidden: "list[Effect]") -> MarkedText:
-    """`No other difference is shown. Tests had a power of 80 % to show one of 0.119 in RM@16 and 0.083 in ECE.`
-
-    Of metrics in which a test would have shown nothing at all, however large, it says that.
-    """
-    where = "" if len(hidden) == len(FAMILY) else f" in {listed([effect.words for effect in hidden])}"
-    other = "other " if any(effect.shown for effect in hidden) else ""
-    text = MarkedText(f"{NAME}.csv").say(f"No {other}difference{where} is shown.")
-    possible = [one for one in hidden if one.detectable and level_tests.possible(one.detectable[1])]
-    for i, effect in enumerate(possible):
-        text.say(" Tests had a power of 80 % to show one of " if not i else " and " if i == len(possible) - 1 else ", ")
-        _detectable(text, effect, "detectable_holm")
-        text.say(f" in {effect.words}")
-    text.say("." if possible else "")
-    if never := [effect.words for effect in hidden if effect not in possible]:
-        text.say(f" In {listed(never)} they could have shown none, however large.")
+def _unscored(group: SweepRuns) -> MarkedText:
+    """Which levels score only a part of the attempts; empty where all score every one."""
+    text = MarkedText(level_words.OVERVIEW)
+    for arm in group.arms:
+        levels = [level for level in group.levels if group.at(level, arm) and not scores_all(group, (arm, level))]
+        levels = [level for level in levels if level != group.baseline]
+        parts = []
+        for level in levels:
+            where = f"sweep={plain(group.sweep)} level={plain(level)} metric=rm_at_k" + (
+                f" arm={plain(arm)}" if arm else ""
+            )
+            share = number(scored_share(group, (arm, level)), 2)
+            parts.append(
+                MarkedText(level_words.OVERVIEW).number(share, where, "scored").say(f" at {style.cell(level)}")
+            )
+        if parts:
+            text.say(" Of the attempts only a share of ").listed(parts).say(
+                f" is scored under {arm}" if arm else " is scored"
+            )
+            text.say(
+                "; AUC within task and ECE there are of these alone, so they are not to be held against the baseline's."
+            )
     return text
 
 
@@ -214,12 +237,13 @@ def _pools(study: PlannedStudy) -> MarkedText:
 
 def _beside(study: PlannedStudy) -> MarkedText:
     k = largest_k(next(iter(study.groups.values())), OWN)
-    head = ["sweep", *(BESIDE[metric][1].format(k=k) for metric in FAMILY)]
+    head = ["sweep", *(words.format(k=k) for metric in FAMILY for words in BESIDE[metric].values())]
     text = MarkedText(f"{NAME}.csv").say(f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n")
     for name, group in study.groups.items():
         text.say(f"| {name}")
         for effect in effects(group):
-            text.say(" | ").add(_reported(effect, BESIDE[effect.metric][0], OWN))
+            for beside in BESIDE[effect.metric]:
+                text.say(" | ").add(_reported(effect, beside, OWN))
         text.say(" |\n")
     return text
 
@@ -232,8 +256,6 @@ def _reported(effect: Effect, metric: str, pool: str) -> MarkedText:
     before, _, difference = on_pool(effect.group, effect.largest, metric, pool)
     if difference is not None:
         where = row_of(effect, pool, metric)
-        text.say(f"{style.cell(at(effect, effect.largest))}: ").number(f"{difference:+.3f}", where, "difference").say(
-            " ("
-        )
+        text.say(f"{at(effect, effect.largest)}: ").number(f"{difference:+.3f}", where, "difference").say(" (")
         text.number(number(before), where, "at_baseline").say(")")
     return text

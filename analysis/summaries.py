@@ -129,12 +129,12 @@ def _summarise(
     store: Store, group: "SweepRuns", spec: "SweepSpec", table: str, command: str, old: TrackedRun | None, figures: Path
 ) -> None:
     """Draws a sweep's figures below `figures` and writes its summary run."""
-    from analysis import level_tests
+    from analysis import level_words
     from analysis.registry import draw_sweep
 
     draw_sweep(group, figures)
     rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{command}`"
-    note = summary_note(spec.question, level_tests.answer(group), table, rest)
+    note = summary_note(spec.question, level_words.answer(group), table, rest)
     tags = {"factor": group.factor, "drawn_from": _drawn_from(group), "cells": len(group.cells)}
     own = {"sweep": group.sweep, "preset": group.preset, "control_hash": group.control_hash}
     _write_summary(own, store, old, sorted(group.folder(figures).iterdir()), note, tags)

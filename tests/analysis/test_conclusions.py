@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from analysis import conclusions, level_tests, summaries
+from analysis import conclusions, level_tests, level_words, summaries
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import LevelTest
 from rmlab.progress import set_verbosity
@@ -77,7 +77,9 @@ def test_what_is_shown_and_what_is_not_are_two_lines() -> None:
     assert "any attempt 40 %, a perfect verifier 80 %, the patch with the largest sum of scores 80 %" in found
     assert "AUC within task 0.900; AUC by patch 0.910; ECE 0.050" in found
     assert "3 of 4 differences from 1000: AUC within task at 8000; ECE at 500 and 8000." in hidden
-    assert "With 80 % power these tests show differences of 0.041 in AUC within task and 0.030 in ECE or more" in hidden
+    assert (
+        "a power of at least 80 % for a difference of 0.041 in AUC within task and 0.030 in ECE, after Holm" in hidden
+    )
     assert "lies above" not in hidden, "0.88 is above 0.85 and 0.5"
 
 
@@ -89,10 +91,8 @@ def test_a_difference_that_cannot_be_is_not_given_as_power() -> None:
     ]
     group = sweep(tests)
     hidden = conclusions.of_verifiers(group)[2]
-    assert (
-        "differences of 0.025 in ECE or more, so smaller ones may be there. In RM@16 at least one of them could"
-        in hidden
-    )
+    assert "80 % for a difference of 0.025 in ECE, after Holm's correction; smaller ones may be there." in hidden
+    assert hidden.endswith("In RM@16 at least one test could have shown none at all.")
     assert "1.004" not in hidden
     note = level_tests.power_note(group)
     assert note.startswith("No difference shown: 80 % power from a difference of RM@16 0.400 (none), ECE 0.020 (0.025)")
@@ -164,12 +164,12 @@ def test_an_answer_names_each_metric_once() -> None:
     group = sweep(
         [
             level_test("500", "auc_within_task", -0.1, 0.001),
-            level_test("500", "rm_at_k", -0.1, 0.001),
-            level_test("8000", "rm_at_k", -0.1, 0.001),
+            level_test("500", "rm_at_k", -0.2, 0.001),
+            level_test("8000", "rm_at_k", 0.1, 0.001),
         ]
     )
-    assert level_tests.answer(group) == (
-        "Compared with 1000: RM@16 is lower at 500 and 8000; AUC within task is lower at 500."
+    assert level_words.answer(group) == (
+        "Compared with 1000: RM@16 is lower at 500 (by 0.200), and higher at 8000 (by 0.100); AUC within task is lower at 500 (by 0.100)."
     )
 
 

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from analysis import differences, discrimination_calibration, level_tests, rm_at_k, style, sweep_table
+from analysis import differences, discrimination_calibration, level_tests, level_words, rm_at_k, style, sweep_table
 from analysis.tracked import group_runs
 from rmlab.commands import compare_levels as command
 from rmlab.commands.compare_levels import compare_halves
@@ -113,9 +113,9 @@ def test_the_table_and_the_csv_say_what_the_test_says(words, one_sweep):
     rows = {row["level"]: row for row in sweep_table.rows(group)}
     assert rows["good"]["auc_within_task_verdict"] == "higher"
     assert rows["usual"]["auc_within_task_verdict"] is None
-    assert level_tests.answer(group).startswith("Compared with usual: ")
-    assert "AUC within task is higher at good" in level_tests.answer(group)
-    assert "same" not in level_tests.answer(group)
+    assert level_words.answer(group).startswith("Compared with usual: ")
+    assert "AUC within task is higher at good (by " in level_words.answer(group)
+    assert "same" not in level_words.answer(group)
     assert "differences are shown at 5 % after Holm's correction over all of them" in level_tests.note(group)
 
 
@@ -203,7 +203,7 @@ def test_no_difference_shown_states_its_power(words):
     [line] = [line for line in level_tests.as_markdown(group).splitlines() if line.startswith("| same | AUC within")]
     assert line.endswith(f"| {alone} / {corrected} | no difference shown |")
     assert f"AUC within task {alone} ({corrected})" in level_tests.power_note(group)
-    assert level_tests.power_note(group) in level_tests.answer(group)
+    assert level_tests.power_note(group) in level_words.answer(group)
     row = next(row for row in sweep_table.rows(group) if row["level"] == "same")
     assert row["auc_within_task_detectable"] == same.detectable
 

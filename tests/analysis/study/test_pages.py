@@ -63,11 +63,10 @@ def test_one_table_says_what_is_shown_what_is_not_and_with_which_power(folder: P
     assert told(folder, sweep="evidence")["trainings"] == "3", "its baseline was trained in the other sweep"
 
     text = (folder / "study_table.md").read_text()
-    assert (
-        f"AUC within task is higher at 1:4 (by {test.difference:.3f}). No other difference is shown. Tests had" in text
-    )
+    found = f"Compared with 1:1: AUC within task is higher at 1:4 (by {test.difference:.3f}). No other difference is shown. Each test"
+    assert found in text
     assert f"{float(row['detectable_holm']):.3f} in AUC within task and " in text
-    assert "Tests had a power of 80 % to show one of " in text
+    assert f" ({float(row['at_baseline']):.3f}) |" in text, "the baseline's value stands beside"
     assert "SWE-RM, arXiv 2512.21919, values by public notes" in text
     assert "| none of its own trainings is finished yet |" in text
     assert "| evidence | 3 of 6 |  |  |  |" in text
@@ -165,7 +164,7 @@ def test_the_page_is_written_with_its_marks_and_another_digit_is_found(
     written = command(folder, page=True)
     assert sorted(path.name for path in written) == [
         *("ledger.csv", "numbers.yaml", "results.md", "study_counts.json", "study_overview.csv", "study_overview.png"),
-        "study_table.csv",
+        *("study_references.csv", "study_table.csv"),
     ], "another page would need marks of its own"
     text = (folder / "results.md").read_text()
     assert "15 of 18 trainings are finished and 1 of 2 sweeps are complete. [README.md]" in text

@@ -1,0 +1,101 @@
+"""How good is the verifier that the levels of each sweep are compared with, beside what needs no verifier?
+
+Sweeps that share the trainings of their baseline share a row: an unusual baseline would move all of their differences together.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from analysis.level_tests import metric_words
+from analysis.marked_text import MarkedText
+from analysis.page_numbers import plain
+from analysis.planned_study import PlannedStudy
+from analysis.study_effects import OWN, pool_value
+from analysis.tracked import SweepRuns
+from rmlab.metrics.sweep_levels import FAMILY
+from rmlab.wording import number
+
+NAME = "study_references"
+METRICS = (*FAMILY, "ece_prior_corrected", "post_hoc/platt/ece_width_10")
+RULES = {
+    "random": "an attempt at random",
+    "oracle": "a perfect verifier",
+    "last_value": "rule: the last value shown is the expected one",
+    "majority": "rule: the most frequent patch",
+    "shape": "rule: shape of the attempt",
+    "length": "rule: length of the attempt",
+}
+"""Baselines that are shown, and their names; see `rmlab.metrics.baselines`."""
+
+
+def rows(study: PlannedStudy) -> list[dict[str, Any]]:
+    """The pool that verifiers are judged on, each baseline, and the rules; nothing without a finished cell."""
+    groups = [group for group in study.groups.values() if group.tests]
+    if not groups:
+        return []
+    report = groups[0].cells[0].report
+    pool = {
+        name: report.get(name)
+        for name in ("trajectories", "tasks", "clusters", "policies", "resolved_rate", "mixed_tasks")
+    }
+    found: list[dict[str, Any]] = [{"kind": "pool", "name": OWN} | pool]
+    shared: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for group in groups:
+        values = _baseline(group)
+        key = tuple(tuple(value) for value in values.values())
+        row = shared.setdefault(key, {"kind": "baseline", "sweeps": "", "trainings": len(values[FAMILY[0]])})
+        row["sweeps"] = f"{row['sweeps']} {group.sweep}".strip()
+        row["number"] = len(row["sweeps"].split())
+        row |= {metric: float(np.mean(value)) if value else None for metric, value in values.items()}
+    found += [row | {"name": row["sweeps"].split()[0]} for row in shared.values()]
+    for rule, of_rule in groups[0].cells[0].baselines.items():
+        if rule in RULES and "rm_at_k" in of_rule:
+            k = max(of_rule["rm_at_k"], key=int)
+            values = {"rm_at_k": of_rule["rm_at_k"][k]} | {metric: of_rule.get(metric) for metric in FAMILY[1:]}
+            found.append({"kind": "rule", "name": rule} | values)
+    return found
+
+
+def _baseline(group: SweepRuns) -> dict[str, list[float]]:
+    """The values of the baseline's trainings in each metric, by seed; of its first arm."""
+    arm = next(arm for arm in group.arms if group.at(group.baseline, arm))
+    cells = sorted(group.at(group.baseline, arm), key=lambda cell: cell.seed)
+    return {metric: [v for cell in cells if (v := pool_value(cell, metric, OWN)) is not None] for metric in METRICS}
+
+
+def as_marked(study: PlannedStudy, found: list[dict[str, Any]]) -> MarkedText:
+    """The section of the page. found: `rows`."""
+    text = MarkedText(f"{NAME}.csv")
+    if not found:
+        return text
+    pool, group = found[0], next(group for group in study.groups.values() if group.tests)
+    where = "kind=pool"
+    text.say("## How good is the baseline?\n\nVerifiers are judged on ")
+    text.number(f"{pool['trajectories']:,}", where, "trajectories").say(" attempts at ")
+    text.number(f"{pool['tasks']:,}", where, "tasks").say(" tasks")
+    if pool["clusters"]:
+        text.say(" in ").number(f"{pool['clusters']:,}", where, "clusters").say(" clusters of similar functions")
+    text.say("; ").number(f"{pool['resolved_rate']:.2f}", where, "resolved_rate")
+    text.say(" of the attempts are resolved. AUC within task is a mean over the ")
+    text.number(f"{pool['mixed_tasks']:,}", where, "mixed_tasks")
+    text.say(
+        " pairs of a task and a policy with attempts of both labels. A training set has its own ratio of labels, so a part of every ECE is "
+        "this difference; `ECE, prior corrected` has it taken off.\n\n"
+    )
+    head = [
+        "verifier or rule",
+        *(metric_words(group, metric) for metric in FAMILY),
+        "ECE, prior corrected",
+        "ECE after Platt scaling",
+    ]
+    text.say(f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n")
+    for row in found[1:]:
+        name = RULES.get(row["name"], "") or f"baseline of {', '.join(row['sweeps'].split())}"
+        text.say(f"| {name}")
+        for metric in METRICS:
+            text.say(" | ")
+            if row.get(metric) is not None:
+                text.number(number(row[metric]), f"kind={row['kind']} name={plain(row['name'])}", metric)
+        text.say(" |\n")
+    return text.say("\n")
