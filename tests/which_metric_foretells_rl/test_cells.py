@@ -174,7 +174,7 @@ def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_fol
 def test_the_cells_of_one_start_can_be_chosen(start: str, verifiers: int) -> None:
     """Each of its runs with its verifier, which may be listed with the other start: the good and the poor one are, and pay start a."""
     known = state()
-    kept = study.of_start(cells(), known, start)
+    kept = records.of_start(cells(), known, start)
     names = {cell["name"] for cell in kept}
     runs = [cell for cell in kept if cell["kind"] == "rl"]
     assert runs == [cell for cell in cells() if cell["kind"] == "rl" and cell["start"] == start]
@@ -184,9 +184,9 @@ def test_the_cells_of_one_start_can_be_chosen(start: str, verifiers: int) -> Non
     assert {known.verifier_of(cell) for cell in runs} - {""} <= names
     count = Counter(cell["block"] for cell in kept)
     assert (count["verifiers"], count["voluntary_verifiers"]) == (verifiers, 4)
-    assert study.of_start(cells(), known, None) == cells()
+    assert records.of_start(cells(), known, None) == cells()
     alone = [cell for cell in cells() if cell["block"] == "verifiers"]
-    assert {c["name"] for c in study.of_start(alone, known, start)} == names & {c["name"] for c in alone}, (
+    assert {c["name"] for c in records.of_start(alone, known, start)} == names & {c["name"] for c in alone}, (
         "the verifiers by themselves are those of the runs that come later"
     )
 
@@ -196,7 +196,7 @@ def test_a_verifier_of_the_other_start_is_trained_again_while_a_run_of_this_one_
     known = state()
     trained = {cell["name"]: {"run_id": "9"} for cell in cells() if cell["kind"] == "verifier"}
     known.done.update(trained)
-    chosen = study.of_start(cells(), known, "a")
+    chosen = records.of_start(cells(), known, "a")
     again = {cell["name"] for cell in study.to_do(chosen, known, "a") if cell["kind"] == "verifier"}
     assert again == {known.verifier_of(cell) for cell in chosen if cell["kind"] == "rl"} - {""}
     assert {"balanced-6000", "balanced-430"} <= again

@@ -36,6 +36,7 @@ from experiments.studies.which_metric_foretells_rl.records import (
     ledger,
     look,
     note,
+    of_start,
     tracked_as_failed,
 )
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
@@ -84,20 +85,6 @@ def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]
     return [sys.executable, "-m", "rmlab", "rl", *named, *common(kind), *own, *limit]
 
 
-def of_start(cells: Sequence[Cell], state: State, start: str | None) -> list[Cell]:
-    """Of these cells the runs of one start of the policies, the verifiers that are listed with it, and those that pay a run of it though
-    they are listed with the other one, as the good and the poor verifier may be. That run need not be among these cells: a later
-    command may ask for it, and by then its verifier has to be there. start: None = all cells."""
-    runs = [cell for cell in read(plan_folder() / "cells.csv") if cell["kind"] == "rl" and cell["start"] == start]
-    needed = payers(runs, state)
-    return [c for c in cells if start in (None, c["start"]) or (c["kind"] == "verifier" and c["name"] in needed)]
-
-
-def payers(runs: Sequence[Cell], state: State) -> set[str]:
-    """The names of the verifiers that pay these runs; a role that no verifier has yet stands for itself."""
-    return {state.fitted.get(cell["verifier"], cell["verifier"]) for cell in runs}
-
-
 def to_do(cells: Sequence[Cell], state: State, start: str | None = None) -> list[Cell]:
     """Of the chosen cells those to be run here: what no ledger has; verifiers whose weights are not here and that a run still needs, of
     one start where a start is given. None that is given up."""
@@ -106,7 +93,7 @@ def to_do(cells: Sequence[Cell], state: State, start: str | None = None) -> list
         return cell["name"] not in state.done and not state.given_up(cell)
 
     runs = [c for c in read(plan_folder() / "cells.csv") if c["kind"] == "rl" and start in (None, c["start"])]
-    needed = payers([cell for cell in runs if left(cell)], state)
+    needed = state.payers([cell for cell in runs if left(cell)])
     again = [c["name"] for c in cells if c["name"] in state.done and c["name"] in needed and c["kind"] == "verifier"]
     lost = {name for name in again if not state.weights(name)}
     return [c for c in cells if left(c) or (c["name"] in lost and not state.given_up(c))]
@@ -256,7 +243,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--start",
         choices=STARTS,
-        help="only runs of this start of the policies, and verifiers for them; default: of both",
+        help="only runs of this start of the policies, with their verifiers; default: of both",
     )
     parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
     parser.add_argument("--minutes", type=at_least(0), default=9.5, help="of this slice, with its bundle")
