@@ -170,10 +170,63 @@ def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_fol
     assert sum(line.startswith("waits     ") for line in lines) == 110
 
 
-def test_the_cells_of_one_start_can_be_chosen(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:
-    """Verifiers that pay its policies too, so that on another machine half of them are trained again."""
-    counts = []
-    for start in "ab":
+@pytest.mark.parametrize(("start", "verifiers"), [("a", 12 + 2), ("b", 12)])
+def test_the_cells_of_one_start_can_be_chosen(start: str, verifiers: int) -> None:
+    """Each of its runs with its verifier, which may be listed with the other start: the good and the poor one are, and pay start a."""
+    known = state()
+    kept = records.of_start(cells(), known, start)
+    names = {cell["name"] for cell in kept}
+    runs = [cell for cell in kept if cell["kind"] == "rl"]
+    assert runs == [cell for cell in cells() if cell["kind"] == "rl" and cell["start"] == start]
+    causal = {"distortion", "unnormalised", "affine", "difficulty"}
+    factorial = {"execution_free", "second_seed", "hybrid", "execution", "voluntary"}
+    assert {cell["block"] for cell in runs} == (causal | factorial if start == "a" else factorial)
+    assert {known.verifier_of(cell) for cell in runs} - {""} <= names
+    count = Counter(cell["block"] for cell in kept)
+    assert (count["verifiers"], count["voluntary_verifiers"]) == (verifiers, 4)
+    assert records.of_start(cells(), known, None) == cells()
+    alone = [cell for cell in cells() if cell["block"] == "verifiers"]
+    assert {c["name"] for c in records.of_start(alone, known, start)} == names & {c["name"] for c in alone}, (
+        "the verifiers by themselves are those of the runs that come later"
+    )
+
+
+def test_a_verifier_of_the_other_start_is_trained_again_while_a_run_of_this_one_needs_it() -> None:
+    """Weights are lost with a machine; a start that is alone on the next one needs the good and the poor verifier there."""
+    known = state()
+    trained = {cell["name"]: {"run_id": "9"} for cell in cells() if cell["kind"] == "verifier"}
+    known.done.update(trained)
+    chosen = records.of_start(cells(), known, "a")
+    again = {cell["name"] for cell in study.to_do(chosen, known, "a") if cell["kind"] == "verifier"}
+    assert again == {known.verifier_of(cell) for cell in chosen if cell["kind"] == "rl"} - {""}
+    assert {"balanced-6000", "balanced-430"} <= again
+    known.done.update({c["name"]: {"run_id": "9"} for c in chosen if c["verifier"] in ("good", "poor")})
+    again = {cell["name"] for cell in study.to_do(chosen, known, "a")}
+    assert again.isdisjoint({"balanced-6000", "balanced-430"}), (
+        "runs of start b need them, which are not asked for here"
+    )
+    assert {"balanced-6000", "balanced-430"} <= {cell["name"] for cell in study.to_do(chosen, known)}
+
+
+def test_a_dry_run_of_one_start_lists_its_cells(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(study, "look", state)
+    for start, verifiers in (("a", 14), ("b", 12)):
         assert study.main(["verifiers", "execution_free", "execution", "--start", start, "--dry-run"]) == 0
-        counts.append(capsys.readouterr().out.splitlines()[-2])
-    assert counts == ["26 cells: 12 verifiers, 12 execution_free, 2 execution"] * 2
+        line = capsys.readouterr().out.splitlines()[-2]
+        assert line == f"{verifiers + 14} cells: {verifiers} verifiers, 12 execution_free, 2 execution"
+
+
+def test_a_choice_without_a_cell_of_its_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "look", state)
+    said = (
+        r"nothing of start b is chosen: leave --start out, or name a block that has cells of it \(verifiers, .*hybrid"
+    )
+    for more in ([], ["--dry-run"]):
+        with pytest.raises(UsageError, match=said) as refused:
+            study.main(["distortion", "balanced-3800", "--start", "b", *more])
+        assert "difficulty" not in str(refused.value)
+    monkeypatch.setattr(study, "look", lambda: records.State({}, {}, {}, {}))
+    with pytest.raises(UsageError, match="nothing of start a is chosen"):  # who is good is not known yet
+        study.main(["balanced-6000", "--start", "a"])

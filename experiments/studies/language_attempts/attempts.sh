@@ -3,9 +3,10 @@
 #   bash experiments/studies/language_attempts/attempts.sh prepare      # CPU: demonstrations, text, the model (README.md says what it takes)
 #   bash experiments/studies/language_attempts/attempts.sh a            # warm start a, its attempts, and those of a weaker snapshot
 #   bash experiments/studies/language_attempts/attempts.sh b            # warm start b, its attempts; the policy that never runs its code
-#   bash experiments/studies/language_attempts/attempts.sh starts       # both warm starts alone, side by side: what other studies begin from;
-#                                                                       # further words go to `rmlab warm-start` (small ones, on a CPU)
-#   bash experiments/studies/language_attempts/attempts.sh start a      # one of the two
+#   bash experiments/studies/language_attempts/attempts.sh starts       # both warm starts alone, side by side: what other studies begin from
+#   bash experiments/studies/language_attempts/attempts.sh starts a     # one of the two, a or b
+#                                                                       # further words of both (`starts a workers=4`) are passed on to
+#                                                                       # `rmlab warm-start`: smaller values, on a CPU
 #   bash experiments/studies/language_attempts/attempts.sh scripts      # CPU
 #   bash experiments/studies/language_attempts/attempts.sh verifiers    # a good and a poor verifier of these attempts
 #   bash experiments/studies/language_attempts/attempts.sh rl NAME      # a_execution, b_execution, a_paid_well, b_paid_badly: one policy
@@ -28,6 +29,11 @@ demonstrations() { # FILE ATTEMPTS POLICY more...
         parts.evaluation.tasks=0 "$@"
 }
 
+refuse() { # what is wrong with the words after the script's name
+    echo "attempts.sh: $1" >&2
+    exit 2
+}
+
 warm_start() { # NAME SEED DEMONSTRATIONS more...
     local name=$1 seed=$2 demonstrations=$3
     shift 3
@@ -36,6 +42,17 @@ warm_start() { # NAME SEED DEMONSTRATIONS more...
         demonstrations.most=24000 demonstrations.capacity=768 repairs.each=1 'more_tasks=[rmlab/starter/tasks_rl.parquet]' \
         training.batch_size=128 training.micro_batch_size=128 training.epochs=1 training.threads=8 optimizer.learning_rate=3e-4 \
         runtime.compiled=true model=path "model.pretrained=$MODEL" "model.name=$name" held_out.tasks=200 "$@"
+}
+
+start() { # a or b, more...: that warm start
+    local name=$1 seed
+    shift
+    case $name in
+    a) seed=0 ;;
+    b) seed=1 ;;
+    *) refuse "'$name' is no start; the starts are a and b" ;;
+    esac
+    warm_start "$name" "$seed" "$STARTS" "$@"
 }
 
 on_card() { # NUMBER COMMAND...: on that card, where the machine has so many and none is chosen
@@ -91,7 +108,7 @@ reinforce() { # NAME: the policy of 60 steps from the start that its name begins
         watch.held_out_attempts=2 keep_model=true "tracking.name=$1"
 }
 
-case $1 in
+case ${1-} in
 prepare)
     mkdir -p $D
     for set in tasks tasks_supervised; do
@@ -106,12 +123,12 @@ prepare)
         --corpus runs/pretraining/corpus.parquet -o $MODEL
     ;;
 a)
-    warm_start a 0 "$STARTS" 'snapshots=[0.3]'
+    start a 'snapshots=[0.3]'
     of_start a 'parts.supervised.policies=[a_plain]' parts.supervised.tasks=500
     collect weak "{weak: $(policy runs/policies/a-at-0.3 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4
     ;;
 b)
-    warm_start b 1 "$STARTS"
+    start b
     of_start b
     warm_start silent 2 "$HASTY"
     collect silent "{silent: $(policy runs/policies/silent 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4 \
@@ -119,15 +136,14 @@ b)
     ;;
 starts)
     shift
-    on_card 0 warm_start a 0 "$STARTS" "$@" &
-    on_card 1 warm_start b 1 "$STARTS" "$@"
-    wait $! # `set -e` ends here where start a failed
-    ;;
-start)
-    name=$2
-    shift 2
-    case $name in a) seed=0 ;; b) seed=1 ;; *) echo "$name: the starts are a and b" >&2 && exit 2 ;; esac
-    on_card 0 warm_start "$name" $seed "$STARTS" "$@"
+    case ${1-=} in
+    *=* | [~+-]*) # no name: nothing follows, or words for `rmlab warm-start`
+        on_card 0 start a "$@" &
+        on_card 1 start b "$@"
+        wait $! # `set -e` ends here where start a failed
+        ;;
+    *) on_card 0 start "$@" ;;
+    esac
     ;;
 scripts)
     rmlab collect output=$L/scripts.parquet "seed=$SEED" "workers=$W" 'policy=[hasty,seeking,wanderer]' $RULES parts.supervised.tasks=0 \
@@ -139,6 +155,10 @@ verifiers)
     verifier poor 500
     ;;
 rl)
+    case ${2-} in
+    a_execution | b_execution | a_paid_well | b_paid_badly) ;;
+    *) refuse "rl takes the name of a policy: a_execution, b_execution, a_paid_well or b_paid_badly" ;;
+    esac
     model=$(reinforce "$2")
     collect "after_$2" "{$2: $(policy "$model" 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4 \
         'parts.evaluation.policies=[]' parts.evaluation.tasks=600 parts.evaluation.attempts=4
@@ -147,4 +167,5 @@ join)
     rmlab trajectories join $L/a.parquet $L/weak.parquet $L/b.parquet $L/silent.parquet $L/scripts.parquet $L/after_*.parquet \
         -o $L/attempts.parquet
     ;;
+*) refuse "the first word is prepare, a, b, starts, scripts, verifiers, rl or join; what each does stands at the top of this file" ;;
 esac

@@ -34,6 +34,8 @@ OTHER_SLOPES = ((1.2, 1.5, 3.0, 5.0, 8.0, 12.0), (1.2, 1.5, 2.0, 8.0, 16.0, 24.0
 """In the order in which the check of the design falls back on them."""
 EVERY_SLOPES = (SLOPES, *OTHER_SLOPES)
 STARTS = ("a", "b")
+"""Of the policies that learn. A verifier is listed with that of the policies that it pays as itself, one of the factorial or of the
+voluntary ones; where it is the good or the poor one it pays policies of start a too, whichever start it is listed with."""
 VOLUNTARY_AMOUNTS = (500, 1000, 2000, 4000)
 VOLUNTARY_COLUMNS = ("balanced", "mostly_resolved")
 DISTORTIONS = ("recalibrated", "flattened", "shifted_up", "shifted_far_up", "shifted_down")

@@ -92,6 +92,10 @@ class State:
             raise DataError(f"which verifier is {role} is not known yet: run check.py once the verifiers are trained")
         return self.fitted[role]
 
+    def payers(self, runs: Sequence[Cell]) -> set[str]:
+        """The names of the verifiers that pay these runs; a role that no verifier has yet stands for itself."""
+        return {self.fitted.get(cell["verifier"], cell["verifier"]) for cell in runs}
+
 
 def look() -> State:
     """Ledger, fitted values and this machine's store."""
@@ -122,6 +126,15 @@ def look() -> State:
         runs,
         plan.ended,
     )
+
+
+def of_start(cells: Sequence[Cell], state: State, start: str | None) -> list[Cell]:
+    """Of these cells the runs of one start of the policies, the verifiers that are listed with it, and those that pay a run of it though
+    they are listed with the other one, as the good and the poor verifier may be. That run need not be among these cells: a later
+    command may ask for it, and by then its verifier has to be there. start: None = all cells."""
+    runs = [cell for cell in read(plan_folder() / "cells.csv") if cell["kind"] == "rl" and cell["start"] == start]
+    needed = state.payers(runs)
+    return [c for c in cells if start in (None, c["start"]) or (c["kind"] == "verifier" and c["name"] in needed)]
 
 
 def is_of_cell(store: Store, info: RunInfo, cell: Mapping[str, str], plan: Plan, trained: Mapping[str, str]) -> bool:

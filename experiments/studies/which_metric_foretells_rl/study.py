@@ -3,6 +3,7 @@
     python experiments/studies/which_metric_foretells_rl/study.py --dry-run                     # every cell: its state and its command
     python experiments/studies/which_metric_foretells_rl/study.py verifiers --minutes 9.5       # one slice; the same command goes on
     python experiments/studies/which_metric_foretells_rl/study.py execution_free second_seed --minutes 9.5 --bundle $OUT/runs.zip
+    python experiments/studies/which_metric_foretells_rl/study.py verifiers distortion --start a    # one start: `attempts.sh starts a`
 
 What a cell is stands in cells.csv (`design.py`), what all share in common.yaml, what was fitted to a verifier in fitted.csv (`check.py`),
 what has been done in ledger.csv, which travels with the repository: a cell in it is not run again, nor is one that has failed twice or
@@ -26,7 +27,7 @@ from typing import Any
 
 from analysis.foretelling_plan import common, plan_folder, shared, value_at
 from analysis.foretelling_plan import read_rows as read
-from experiments.studies.which_metric_foretells_rl.design import at_least
+from experiments.studies.which_metric_foretells_rl.design import STARTS, at_least
 from experiments.studies.which_metric_foretells_rl.records import (
     EXPERIMENT,
     Cell,
@@ -35,6 +36,7 @@ from experiments.studies.which_metric_foretells_rl.records import (
     ledger,
     look,
     note,
+    of_start,
     tracked_as_failed,
 )
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
@@ -54,8 +56,6 @@ PAUSE, STOP, KILL = 60, 40, 20
 has not ended then is killed. The rest is for the bundle."""
 LOOK_SECONDS = 1.0
 """Between two looks at what runs."""
-STARTS = ("a", "b")
-"""Of the policies that learn; a verifier has that of the policies that it pays."""
 COMMANDS = {"verifier": "train", "rl": "rl"}
 FROM_OUTSIDE = (INTERRUPTED, EXIT_CODE)
 """Exit codes of a command that was told to end, or that could not say any longer that it is at work."""
@@ -85,15 +85,15 @@ def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]
     return [sys.executable, "-m", "rmlab", "rl", *named, *common(kind), *own, *limit]
 
 
-def to_do(cells: Sequence[Cell], state: State) -> list[Cell]:
-    """Of the chosen cells those to be run here: what no ledger has; verifiers whose weights are not here and that a run still needs.
-    None that is given up."""
+def to_do(cells: Sequence[Cell], state: State, start: str | None = None) -> list[Cell]:
+    """Of the chosen cells those to be run here: what no ledger has; verifiers whose weights are not here and that a run still needs, of
+    one start where a start is given. None that is given up."""
 
     def left(cell: Cell) -> bool:
         return cell["name"] not in state.done and not state.given_up(cell)
 
-    paid = [cell for cell in read(plan_folder() / "cells.csv") if cell["kind"] == "rl" and left(cell)]
-    needed = {state.fitted.get(cell["verifier"], cell["verifier"]) for cell in paid}
+    runs = [c for c in read(plan_folder() / "cells.csv") if c["kind"] == "rl" and start in (None, c["start"])]
+    needed = state.payers([cell for cell in runs if left(cell)])
     again = [c["name"] for c in cells if c["name"] in state.done and c["name"] in needed and c["kind"] == "verifier"]
     lost = {name for name in again if not state.weights(name)}
     return [c for c in cells if left(c) or (c["name"] in lost and not state.given_up(c))]
@@ -184,10 +184,10 @@ def ending(name: str, kind: str, code: int, told: bool, began: float) -> tuple[s
     return "", f"ended with {code} without a failed run, which is not counted"
 
 
-def said(cells: Sequence[Cell], state: State) -> str:
+def said(cells: Sequence[Cell], state: State, start: str | None = None) -> str:
     """What --dry-run prints: the settings that all cells of a kind share, then a line a cell: its state, its name, and what it has
     beside them, or what it waits for; then how many are left."""
-    left = {cell["name"] for cell in to_do(cells, state)}
+    left = {cell["name"] for cell in to_do(cells, state, start)}
     kinds = dict.fromkeys(cell["kind"] for cell in cells)
     lines = [f"every {kind}: rmlab {COMMANDS[kind]} {shlex.join(common(kind))}" for kind in kinds]
     seconds = 0
@@ -240,7 +240,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "blocks", nargs="*", help="blocks of cells.csv, or names of cells, in the order in which they begin; none = all"
     )
-    parser.add_argument("--start", choices=STARTS, help="only cells of this start of the policies; default: of both")
+    parser.add_argument(
+        "--start",
+        choices=STARTS,
+        help="only runs of this start of the policies, with their verifiers; default: of both",
+    )
     parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
     parser.add_argument("--minutes", type=at_least(0), default=9.5, help="of this slice, with its bundle")
     parser.add_argument("--together", type=at_least(1, int), default=3, help="cells side by side on a card")
@@ -260,12 +264,18 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError(f"{unknown[0]} is neither a block nor a cell; blocks are {', '.join(_blocks(everything))}")
     chosen = [[c for c in everything if block in (c["block"], c["name"])] for block in asked.blocks]
     cells = list({c["name"]: c for own in chosen for c in own}.values()) if chosen else everything
-    cells = [cell for cell in cells if asked.start in (None, cell["start"])]
+    state = look()
+    cells = of_start(cells, state, asked.start)
+    if asked.start and not cells:
+        there = ", ".join(_blocks(of_start(everything, state, asked.start)))
+        raise UsageError(
+            f"nothing of start {asked.start} is chosen: leave --start out, or name a block that has cells of it ({there})"
+        )
     if asked.dry_run:
-        print(said(cells, look()))
+        print(said(cells, state, asked.start))
         return 0
-    note(look())
-    waiting = to_do(cells, look())
+    note(state)
+    waiting = to_do(cells, look(), asked.start)
     if 60 * asked.minutes > min(LEAST_SECONDS.values()):
         prove_there(waiting)
     lost = run_slice(waiting, asked.minutes, asked.together, asked.cards)
@@ -274,7 +284,7 @@ def main(arguments: Sequence[str]) -> int:
     if asked.bundle:
         export(asked.bundle, state, {cell["name"] for cell in cells}, asked.page)
     given_up = sum(cell["name"] not in state.done and bool(state.given_up(cell)) for cell in cells)
-    words = f"{counted(len(to_do(cells, state)), 'cell')} of {len(cells)} to do, {given_up} given up"
+    words = f"{counted(len(to_do(cells, state, asked.start)), 'cell')} of {len(cells)} to do, {given_up} given up"
     print(f"{words}; {len(lost)} failed in this slice" if lost else words, flush=True)
     return int(bool(lost))
 
