@@ -20,10 +20,12 @@ BESIDE = {
     "ece_width_10": {
         "ece_less_floor": "ECE less floor",
         "ece_prior_corrected": "ECE, prior corrected",
-        "post_hoc/platt/ece_width_10": "ECE after Platt scaling",
+        "ece_platt": "ECE after Platt scaling",
     },
 }
 """What is reported beside a metric of the family, without a test: names in reports, and in tables."""
+WITHIN = {"ece_platt": ("post_hoc", "platt", "ece_width_10")}
+"""Where a report has what it does not hold by its own name."""
 SOURCE = re.compile(r"\s*\(SWE-RM[^()]*\)\.?$")
 Place = tuple[str, str]
 """arm, level"""
@@ -104,7 +106,7 @@ def pool_value(cell: FinishedCell, metric: str, pool: str) -> float | None:
     """A metric on a pool, None where it is undefined or was not measured; a curve over k at the most attempts there."""
     across = pool == OWN and cell.across and metric in ("rm_at_k", "auc_within_task")
     value: Any = cell.report if pool == OWN else cell.report_on(pool)
-    for part in (f"{metric}_across" if across else metric).split("/"):
+    for part in WITHIN.get(metric, (f"{metric}_across" if across else metric,)):
         value = (value or {}).get(part)
     if isinstance(value, dict):
         value = value[max(value, key=int)] if value else None

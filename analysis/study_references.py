@@ -17,7 +17,7 @@ from rmlab.metrics.sweep_levels import FAMILY
 from rmlab.wording import number
 
 NAME = "study_references"
-METRICS = (*FAMILY, "ece_prior_corrected", "post_hoc/platt/ece_width_10")
+METRICS = (*FAMILY, "ece_prior_corrected", "ece_platt")
 RULES = {
     "random": "an attempt at random",
     "oracle": "a perfect verifier",

@@ -63,7 +63,8 @@ def test_one_table_says_what_is_shown_what_is_not_and_with_which_power(folder: P
     assert told(folder, sweep="evidence")["trainings"] == "3", "its baseline was trained in the other sweep"
 
     text = (folder / "study_table.md").read_text()
-    found = f"Compared with 1:1: AUC within task is higher at 1:4 (by {test.difference:.3f}). No other difference is shown. Each test"
+    found = f"; AUC within task is higher at 1:4 (by {test.difference:.3f}). No other difference is shown. Each test"
+    assert "Compared with 1:1: RM@4 is higher at 1:4 (by " in text
     assert found in text
     assert f"{float(row['detectable_holm']):.3f} in AUC within task and " in text
     assert f" ({float(row['at_baseline']):.3f}) |" in text, "the baseline's value stands beside"
