@@ -3,7 +3,8 @@
 One row of panels an arm. Left: RM@k over k, one line a level; pass@k (a perfect verifier) above, pass@1 (any attempt) below, and the
 baselines that read no weights: a verifier that does not beat them has learned less than a rule. Where patches are known, two
 further panels. Of k attempts, the patch whose attempts have the largest sum of scores, beside the same references: copies of the
-right patch are one ticket on the left and many here. RM@k of k distinct patches: each is one ticket.
+right patch are one ticket on the left and many here. RM@k of k distinct patches: each is one ticket. A strip beside each panel has the
+intervals and the single seeds at the largest k; the CSV has them at every k.
 """
 
 from pathlib import Path
@@ -21,8 +22,10 @@ SELECTORS = {
     "rm_at_k_patches": ("Best score of patches", "k: distinct patches to choose from"),
 }
 """Metric to the title of its panel and what k counts."""
-GAP, MOST_WIDTH = 0.12, 1.0
-"""Between what stands beside the largest k, and how wide all of it is at most; in doublings of k."""
+GAP = 0.12
+"""Between the marks of two levels in the strip beside the largest k, in doublings of k."""
+MOST_WIDTH = 1.0
+"""Of all these marks together."""
 
 
 @figure(
@@ -51,6 +54,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
                 for level in sweep.levels:
                     line(axis, sweep, selector, level, arm, ks, colours[level], rows)
                 style.log_ticks(axis, ks)
+                strip(axis, ks, len(sweep.levels))
                 title, counts = SELECTORS[selector]
                 axis.set_xlabel(counts)
                 axis.set_title(f"{title} ({arm})" if arm else title)
@@ -65,6 +69,22 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         compared = f"{level_tests.note(sweep)} {at_most if any(t.p is not None for t in sweep.tests.values()) else ''}"
         style.footnote(drawn, f"{sweep.note()}\n{marks}\n{compared}\n{unbeaten}")
         return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
+
+
+def strip(axis: Any, ks: list[int], levels: int) -> None:
+    """The place of the marks that belong to the largest k alone, and the end of the axis, which is logarithmic."""
+    k = ks[-1]
+    left, right = (k * 2**place for place in (GAP / 2, GAP * 1.5 + levels * step(levels)))
+    axis.axvspan(left, right, color="0.95", linewidth=0, zorder=0)
+    axis.text(
+        np.sqrt(left * right), 1, f"at k = {k}", transform=axis.get_xaxis_transform(), ha="center", va="top", fontsize=6
+    )
+    axis.set_xlim(ks[0] * 2 ** (-2 * GAP), right)
+
+
+def step(levels: int) -> float:
+    """Between two levels of the strip, in doublings of k."""
+    return min(GAP, MOST_WIDTH / levels)
 
 
 def line(
@@ -83,17 +103,18 @@ def line(
         return
     middle, low, high = np.array(triples, dtype=float).T
     # At the largest k alone, and there side by side: intervals of many levels at every k would hide the lines.
-    beside = ks[-1] * 2 ** (GAP + sweep.levels.index(level) * min(GAP, MOST_WIDTH / len(sweep.levels)))
+    place, gap = sweep.levels.index(level), step(len(sweep.levels))
+    beside, dots = (ks[-1] * 2 ** (GAP + (place + more) * gap) for more in (0, 0.35))
     shown = [one for one in sweep.arms if level_tests.is_shown(sweep, one, level, "rm_at_k")]
     where = "" if shown == list(sweep.arms) else f" ({', '.join(shown)})"  # one entry of the legend a level
     mark = f" *{where}" if shown else ""
     name = f"{style.short(level)}{' (baseline)' if level == sweep.baseline else mark}"
-    axis.plot(ks, middle, color=colour, label=name)
+    axis.plot(ks, middle, "o" if len(ks) == 1 else "-", color=colour, markersize=3, label=name)
     whiskers = np.maximum([middle[-1:] - low[-1:], high[-1:] - middle[-1:]], 0)
     axis.errorbar([beside], middle[-1:], yerr=whiskers, color=colour, fmt="_", markersize=5, elinewidth=0.8)
     for cell in cells:
         values = [cell.report[selector][str(k)] for k in ks]
-        axis.plot([beside], values[-1:], ".", color=colour, markersize=3)
+        axis.plot([dots], values[-1:], ".", color=colour, markersize=2.5)
         rows += [
             {
                 "panel": selector,

@@ -160,6 +160,26 @@ def test_where_to_look_names_the_first_figure_and_the_table(tmp_path: Path) -> N
     assert table == f"Table: {tmp_path / 'table.md'}"
 
 
+def test_levels_under_several_arms_are_named_by_arm_and_direction() -> None:
+    cells = tuple(
+        Cell(level, 0, report(0.5, 0.7), {}, arm)
+        for arm in ("drop", "rank_last")
+        for level in ("256", "768", "refilter")
+    )
+    group = SweepRuns("context_length", "demo", "c0", "context_length", cells, "768")  # type: ignore[arg-type]
+    tests = {
+        ("drop", "256"): level_test("256", "rm_at_k", -0.1, 0.001),
+        ("drop", "refilter"): level_test("refilter", "rm_at_k", 0.05, 0.001),
+        ("rank_last", "256"): level_test("256", "rm_at_k", -0.2, 0.001),
+        ("rank_last", "refilter"): level_test("refilter", "rm_at_k", 0.01, 0.9),
+    }
+    object.__setattr__(group, "tests", {(arm, level, "rm_at_k"): test for (arm, level), test in tests.items()})
+    assert level_words.shown_levels(group, "rm_at_k").text == (
+        "RM@16 is lower at 256 under drop and at 256 (by 0.200) under rank_last, and higher at refilter (by 0.050) under drop"
+    )
+    assert level_words.place(group, "drop", "256") == "256 (drop)"
+
+
 def test_an_answer_names_each_metric_once() -> None:
     group = sweep(
         [

@@ -310,3 +310,25 @@ def test_nine_levels_of_words_are_drawn(store, tmp_path):
     assert len(set(style.level_colours(group.levels, ordered=False).values())) == 9
     assert style.grid(9) == (2, 5)
     assert style.grid(4) == (1, 4)
+
+
+def test_intervals_stand_beside_the_largest_k_and_hide_no_line(store, tmp_path, monkeypatch):
+    for place, level in enumerate(("whole", "part", "none")):
+        for seed in range(3):
+            track(store, tmp_path, "turn_visibility", level, seed, 1.0 + place, place=place, baseline="whole")
+    group, seen = the_group(store, "turn_visibility"), []
+    save = style.save
+
+    def look(drawn, *rest):
+        for axis in drawn.axes:
+            bars = [bar for bar in axis.containers if hasattr(bar, "has_yerr")]
+            seen.append(([float(bar.lines[0].get_xdata()[0]) for bar in bars], axis.get_xlim()[1]))
+        return save(drawn, *rest)
+
+    monkeypatch.setattr(style, "save", look)
+    rm_at_k.draw(group, tmp_path / "out")
+    largest = int(level_tests.largest_k(group))
+    for beside, end in seen:
+        assert len(beside) == 3, "one interval a level"
+        assert largest < beside[0] < beside[1] < beside[2] < end
+    assert seen

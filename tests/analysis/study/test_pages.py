@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from analysis import study_overview, study_table, style
 from analysis.page_numbers import check, marks_of, read_source, selected
 from analysis.planned_study import PlannedStudy, open_study
 from analysis.study_effects import effects
+from analysis.tracked import FinishedCell, SweepRuns
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.figures import study as command
 from rmlab.errors import UsageError
@@ -209,3 +211,20 @@ def test_what_is_no_study_or_not_comparable_is_refused(store: Store, folder: Pat
         command(folder / "README.md")
     with pytest.raises(UsageError, match="name --page or --out, not both"):
         command(folder, page=True, out=tmp_path)
+
+
+def test_levels_that_score_a_part_of_the_attempts_are_named() -> None:
+    shares = {("256", "rank_last"): 0.37, ("768", "rank_last"): 1.0, ("256", "cut"): 1.0, ("768", "cut"): 1.0}
+    cells = tuple(
+        FinishedCell(SimpleNamespace(run_id=""), level, arm, 0)  # type: ignore[arg-type]
+        for level, arm in shares
+    )
+    for cell in cells:
+        cell.__dict__["report"] = {"score_rate": shares[cell.level, cell.arm]}
+    for cell in cells:
+        cell.run.tags = {}  # type: ignore[misc]
+    group = SweepRuns("context_length", "small", "c", "context_length", cells, "768")
+    text = study_table._unscored(group)
+    assert text.text.startswith(
+        " Of the attempts only a share of 0.37 at 256 is scored under rank_last; AUC within task"
+    )
