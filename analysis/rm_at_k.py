@@ -25,7 +25,9 @@ SELECTORS = {
 GAP = 0.12
 """Between the marks of two levels in the strip beside the largest k, in doublings of k."""
 MOST_WIDTH = 1.0
-"""Of all these marks together."""
+"""How wide the marks of all levels together are at most, in doublings of k."""
+LEAST_WIDTH = 0.75
+"""Of the strip, whose heading needs so much."""
 
 
 @figure(
@@ -74,10 +76,10 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
 def strip(axis: Any, ks: list[int], levels: int) -> None:
     """The place of the marks that belong to the largest k alone, and the end of the axis, which is logarithmic."""
     k = ks[-1]
-    left, right = (k * 2**place for place in (GAP / 2, GAP * 1.5 + levels * step(levels)))
+    left, right = (k * 2**place for place in (GAP / 2, max(GAP * 1.5 + levels * step(levels), LEAST_WIDTH)))
     axis.axvspan(left, right, color="0.95", linewidth=0, zorder=0)
     axis.text(
-        np.sqrt(left * right), 1, f"at k = {k}", transform=axis.get_xaxis_transform(), ha="center", va="top", fontsize=6
+        np.sqrt(left * right), 1, f"k = {k}", transform=axis.get_xaxis_transform(), ha="center", va="top", fontsize=7
     )
     axis.set_xlim(ks[0] * 2 ** (-2 * GAP), right)
 
