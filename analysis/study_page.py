@@ -102,8 +102,8 @@ def as_marked(study: PlannedStudy, repeats: Sequence[Repeat], references: list[d
         text.say(" of ")
         count("tests")
         text.say(
-            " tests show a difference, and of so many some would by chance. The sweeps of one row above share their baseline's trainings, "
-            "so an unusual one would move all of their differences.\n\n"
+            " tests show a difference, and each sweep has its own 5 % of showing one by chance. The sweeps of one row above share their "
+            "baseline's trainings, so an unusual baseline would move all of their differences.\n\n"
         )
     text.add(study_table.as_marked(study))
     text.add(study_repeats.as_marked(repeats, COUNTS))

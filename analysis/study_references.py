@@ -46,7 +46,6 @@ def rows(study: PlannedStudy) -> list[dict[str, Any]]:
         key = tuple(tuple(value) for value in values.values())
         row = shared.setdefault(key, {"kind": "baseline", "sweeps": "", "trainings": len(values[FAMILY[0]])})
         row["sweeps"] = f"{row['sweeps']} {group.sweep}".strip()
-        row["number"] = len(row["sweeps"].split())
         row |= {metric: float(np.mean(value)) if value else None for metric, value in values.items()}
     found += [row | {"name": row["sweeps"].split()[0]} for row in shared.values()]
     for rule, of_rule in groups[0].cells[0].baselines.items():
@@ -80,8 +79,8 @@ def as_marked(study: PlannedStudy, found: list[dict[str, Any]]) -> MarkedText:
     text.say(" of the attempts are resolved. AUC within task is a mean over the ")
     text.number(f"{pool['mixed_tasks']:,}", where, "mixed_tasks")
     text.say(
-        " pairs of a task and a policy with attempts of both labels. A training set has its own ratio of labels, so a part of every ECE is "
-        "this difference; `ECE, prior corrected` has it taken off.\n\n"
+        " pairs of a task and a policy with attempts of both labels. A training set has its own ratio of labels, half resolved unless a "
+        "sweep varies it, and that shifts the scores; `ECE, prior corrected` is the ECE without this shift.\n\n"
     )
     head = [
         "verifier or rule",
