@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from analysis import study_overview, study_references, study_repeats, study_table
+from analysis import study_gallery, study_overview, study_references, study_repeats, study_table
 from analysis.marked_text import MarkedText
 from analysis.page_numbers import marks_of
 from analysis.planned_study import FILE, PlannedStudy
@@ -37,7 +37,10 @@ def write(study: PlannedStudy, folder: Path) -> list[Path]:
     baseline = folder / f"{study_references.NAME}.csv"
     if references:
         write_text(baseline, csv_text(references))
-    text = as_marked(study, repeats, references)
+    gallery = study_gallery.page(study, folder)
+    if gallery:
+        write_text(*gallery)
+    text = as_marked(study, repeats, references, gallery is not None)
     write_text(page, text.text)
     path, marks = marks_of(page)
     marks[PAGE] = text.marks()
@@ -45,7 +48,14 @@ def write(study: PlannedStudy, folder: Path) -> list[Path]:
     plan = folder / "README.md"
     if plan.exists() and NOTHING_YET in (before := plan.read_text(encoding="utf-8")):
         write_text(plan, before.replace(NOTHING_YET, f"**What came out stands in [{PAGE}]({PAGE}).**"))
-    return [counts, *([again] if repeats else []), *([baseline] if references else []), page, path]
+    return [
+        counts,
+        *([again] if repeats else []),
+        *([baseline] if references else []),
+        *(gallery or ())[:1],
+        page,
+        path,
+    ]
 
 
 def counted_cells(study: PlannedStudy, repeats: Sequence[Repeat]) -> dict[str, Any]:
@@ -73,8 +83,11 @@ def counted_cells(study: PlannedStudy, repeats: Sequence[Repeat]) -> dict[str, A
     }
 
 
-def as_marked(study: PlannedStudy, repeats: Sequence[Repeat], references: list[dict[str, Any]]) -> MarkedText:
-    """The whole page. repeats, references: of `study_repeats` and `study_references`."""
+def as_marked(
+    study: PlannedStudy, repeats: Sequence[Repeat], references: list[dict[str, Any]], gallery: bool = False
+) -> MarkedText:
+    """The whole page. repeats, references: of `study_repeats` and `study_references`. gallery: whether there is a page with the figures
+    of each sweep."""
     counts = counted_cells(study, repeats)
     text = MarkedText(f"{study_table.NAME}.csv")
 
@@ -95,6 +108,8 @@ def as_marked(study: PlannedStudy, repeats: Sequence[Repeat], references: list[d
     )
     if any(group.tests for group in study.groups.values()):
         text.say(f"![All sweeps]({study_overview.NAME}.png)\n\n").say(f"*{study_overview.caption(study)}*\n\n")
+    if gallery:
+        text.say(f"The figures of each sweep stand [on a page of their own]({study_gallery.FOLDER}/README.md).\n\n")
     text.add(study_references.as_marked(study, references))
     if counts["tests"]:
         text.say("Holm's correction is made within each sweep, not over the study: ")

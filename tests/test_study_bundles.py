@@ -156,6 +156,17 @@ def test_a_page_is_drawn_into_its_folder_twice_alike(page: Path, tmp_path: Path)
         draw_figures(page=tmp_path / "c", out=tmp_path)
 
 
+def test_pages_of_several_sweeps_are_drawn_into_a_folder_of_each(runs_folder: Path, tmp_path: Path) -> None:
+    for sweep, level in (("data_scale", "100"), ("label_ratio", "1:1")):
+        track(Store.open(None), tmp_path, sweep, level, 0, 1.0, place=0, baseline=level, control=sweep)
+    drawn = draw_figures(["sweep_table"], page=tmp_path / "pages")
+    assert [path.relative_to(tmp_path).as_posix() for path in drawn] == [
+        "pages/data_scale/table.csv",
+        "pages/label_ratio/table.csv",
+    ]
+    assert [path.read_text().count("\n") for path in drawn] == [2, 2]
+
+
 def test_all_that_travels_is_small() -> None:
     assert sum((STUDIES / name / "runs.zip").stat().st_size for name in SHIPPED) <= MOST_BYTES
 

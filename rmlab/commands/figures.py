@@ -52,7 +52,8 @@ def figures(
     page: Annotated[
         Path | None,
         typer.Option(
-            help="Write PNG and CSV directly into this folder, a study's page. The runs must share their figures."
+            help="Write PNG and CSV directly into this folder, a study's page; of several sweeps each into a folder of its name. The "
+            "runs of a sweep must share their figures."
         ),
     ] = None,
     group: Annotated[
@@ -82,8 +83,8 @@ def draw_figures(
 
     names: sweeps (all figures of each) or figures (of every sweep, or of all RL runs); none = all of them. source: a store's
     URI, the path of a sqlite file, a bundle or a folder with bundles; default the project's own store. out: default `figures/` in
-    the runs folder. page: instead of `out`, the folder that gets PNG and CSV themselves. group: only runs with this in the name of
-    their folder.
+    the runs folder. page: instead of `out`, the folder that gets PNG and CSV themselves, those of several sweeps in a folder of each
+    one's name. group: only runs with this in the name of their folder.
     Raises UsageError for an unknown name, RmlabError where there is no finished run to draw, DataError for a damaged bundle.
     """
     from analysis.tracked import source_runs
@@ -95,14 +96,31 @@ def draw_figures(
         drawings = _chosen(tracked, where, names, group)
         if page is None:
             return _drawn(drawings, out or runs_folder() / "figures")
-        folders = dict.fromkeys(folder for drawing in drawings for folder in drawing.folders)
-        if len(folders) > 1:
-            raise UsageError(
-                f"{where} holds runs that do not share figures, and a page can show only one of: {', '.join(folders)}. "
-                "Choose one with --group."
-            )
+        folders = list(dict.fromkeys(folder for drawing in drawings for folder in drawing.folders))
+        apart = _apart(folders, where)
         with tempfile.TemporaryDirectory(prefix="rmlab-page-") as scratch:
-            return onto_page(_drawn(drawings, Path(scratch)), page)
+            paths = _drawn(drawings, Path(scratch))
+            if not apart:
+                return onto_page(paths, page)
+            return [
+                path
+                for folder, name in apart.items()
+                for path in onto_page([own for own in paths if Path(scratch, folder) in own.parents], page / name)
+            ]
+
+
+def _apart(folders: Sequence[str], source: str) -> dict[str, str]:
+    """Where runs do not share figures: each of their folders -> its sweep, the folder of its figures on a page. Raises UsageError where
+    that does not tell them apart."""
+    if len(folders) < 2:
+        return {}
+    names = {folder: folder.partition("/")[0] for folder in folders}
+    if len(set(names.values())) < len(folders) or "rl" in names.values():
+        raise UsageError(
+            f"{source} holds runs that do not share figures, and a page can show only one of: {', '.join(folders)}. "
+            "Choose one with --group."
+        )
+    return names
 
 
 def onto_page(paths: Sequence[Path], page: Path) -> list[Path]:

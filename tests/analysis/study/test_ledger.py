@@ -65,7 +65,18 @@ def test_the_ledger_says_what_is_finished_shared_failed_and_next(
     assert not (folder / "ledger.csv").exists()
     command(folder, ledger=True, page=True)
     assert len(list(csv.DictReader((folder / "ledger.csv").read_text().splitlines()))) == 21
-    assert (folder / study_page.PAGE).is_file(), "all that --page writes"
+    page = folder / study_page.PAGE
+    assert page.is_file(), "all that --page writes"
+    gallery = folder / "figures" / "README.md"
+    assert not gallery.exists()
+    assert "figures/README.md" not in page.read_text()
+    picture = folder / "figures" / "evidence" / "rm_at_k.png"
+    picture.parent.mkdir(parents=True)
+    picture.touch()
+    command(folder, ledger=True, page=True)
+    assert "![Best of k, by evidence](evidence/rm_at_k.png)" in gallery.read_text()
+    assert "discrimination_calibration.png" not in gallery.read_text(), "only what is there"
+    assert "(figures/README.md)" in page.read_text()
 
 
 def test_a_run_that_lies_in_two_bundles_is_one(store: Store, folder: Path, tmp_path: Path) -> None:
