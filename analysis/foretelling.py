@@ -17,7 +17,7 @@ from analysis.captions import Caption, write_captions
 from analysis.causal import Equivalence
 from analysis.foretelling_answer import ANY, METRICS, Answer, answer
 from analysis.foretelling_causal import MARGIN, moved
-from analysis.foretelling_runs import PaidRun, Study, read_study
+from analysis.foretelling_runs import NO_RUN, PaidRun, Study, read_study
 from analysis.policies import PolicyRun
 from analysis.registry import Needs, figure
 from rmlab.files import write_text
@@ -204,8 +204,20 @@ def markdown(study: Study, found: Answer) -> str:
     for start in sorted({run.cell["start"] for run in study.taken.values()}):
         if (sets := sum(name.split(" ")[0] == start for name in again)) > 1:
             lines += [f"Start {start} has {sets} sets of weights, which are ranked apart.", ""]
-    lines += [f"- left out: {name}: {reason}" for name, reason in study.left_out] or ["Nothing was left out."]
+    lines += _left_out(study) or ["Nothing was left out."]
     return "\n".join(lines) + "\n"
+
+
+def _left_out(study: Study) -> list[str]:
+    """A line a cell or run with its reason; cells of a block that have just not been run share one."""
+    lines = [f"- left out: {name}: {reason}" for name, reason in study.left_out if reason != NO_RUN]
+    missing = {name for name, reason in study.left_out if reason == NO_RUN}
+    for block in study.blocks:
+        names = [cell["name"] for cell in study.cells if cell["block"] == block and cell["name"] in missing]
+        if names:
+            which = "all" if len(names) == study.planned(block) else ", ".join(names)
+            lines.append(f"- left out: {len(names)} of {study.planned(block)} {block}: {NO_RUN}: {which}")
+    return lines
 
 
 def _rho(one: Any) -> str:

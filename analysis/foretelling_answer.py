@@ -143,7 +143,7 @@ def answer(study: Study) -> Answer:
             [run.outcome for run in study.of("voluntary")],
             [run.start for run in study.of("voluntary")],
         ),
-        faults(rows),
+        faults(rows, "have an outcome"),
     )
     return Answer(**{**vars(found), "sentences": _sentences(study, found)})
 

@@ -36,11 +36,11 @@ def row_of(cell: Mapping[str, str], report: Mapping[str, Any], run_id: str) -> d
     return {name: cell[name] for name in ABOUT} | own | {"run_id": run_id}
 
 
-def faults(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the design wants and these verifiers have not, a sentence each."""
+def faults(rows: Sequence[Mapping[str, Any]], there: str = "are trained") -> list[str]:
+    """What the design wants and these verifiers have not, a sentence each. there: what is true of those in `rows`, in words."""
     found = []
     if len(rows) < VERIFIERS:
-        found.append(f"{len(rows)} of {VERIFIERS} verifiers are there.")
+        found.append(f"{len(rows)} of {VERIFIERS} verifiers {there}.")
     if lacking := [row["name"] for row in rows if not known([row])]:
         found.append(f"Of {', '.join(lacking)} the AUC within task or the ECE is not known.")
     rows = known(rows)

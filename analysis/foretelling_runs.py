@@ -19,6 +19,7 @@ from rmlab.tracking.tags import IMPORTED_RUN
 from rmlab.wording import counted
 
 WITHOUT = "two_bugs"
+NO_RUN = "no finished run"
 ENDS = {"failed": "failed", "killed": "was killed"}
 """How a cell may end, by the ledger, without a finished run, and the verb of it."""
 
@@ -123,7 +124,7 @@ def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
                 f"it {verb} {counted(n, 'time')}" for how, verb in ENDS.items() if (n := plan.ended.get((name, how)))
             ]
             known = [f"run {run[:8]} of the ledger is not there" for run, of in plan.trained.items() if of == name]
-            left_out.append((name, ", ".join(["no finished run", *ends, *known])))
+            left_out.append((name, ", ".join([NO_RUN, *ends, *known])))
     return Study(cells, taken, left_out)
 
 

@@ -99,7 +99,7 @@ def test_the_check_of_the_design() -> None:
     low = [*(0.66 + 0.04 * rng.random(23)), 0.7]
     assert "The highest AUC within task is 0.700, it should be 0.85 or more." in faults(rows(low, spread))
     assert "6 verifiers have an AUC within task below 0.65" in " ".join(faults(rows([0.6] * 6 + auc[6:], spread)))
-    assert faults(rows(auc[:2], spread[:2])) == ["2 of 24 verifiers are there."]
+    assert faults(rows(auc[:2], spread[:2])) == ["2 of 24 verifiers are trained."]
     for undefined in (None, ""):  # of a report, of a table
         lacking = rows(auc, [0.1 + 0.01 * ((i * 7) % 24) for i in range(24)])
         lacking[3]["ece_width_10"] = undefined
@@ -138,7 +138,7 @@ def test_auc_rather_than_ece_needs_both_of_enough_verifiers(tmp_path: Path) -> N
 
 def test_what_the_design_lacks_is_said_above_the_result_and_in_the_caption(tmp_path: Path) -> None:
     runs = made_runs(tmp_path, 0.8, blocks="execution_free")
-    for kept, words in ((runs, "Met."), (runs[:20], "20 of 24 verifiers are there.")):
+    for kept, words in ((runs, "Met."), (runs[:20], "20 of 24 verifiers have an outcome.")):
         study = read_study(kept, PLAN)
         found = answer(study)
         text = foretelling.markdown(study, found)
@@ -147,7 +147,7 @@ def test_what_the_design_lacks_is_said_above_the_result_and_in_the_caption(tmp_p
         assert text.index("**Design.**") < text.index(found.sentences[0])
         caption = foretelling.caption(study, found)
         assert caption.says == found.sentences[0]
-        assert ("The design is not met: 20 of 24 verifiers are there." in caption.counts) == (kept is not runs)
+        assert ("The design is not met: 20 of 24 verifiers have an outcome." in caption.counts) == (kept is not runs)
 
 
 def test_captions_say_the_same_in_both(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_bundle_gives_the_same_bytes_twice(
         table = {(row["kind"], row["block"], row["metric"]): row for row in csv.DictReader(file)}
     assert float(table["rho", "execution_free", "auc_within_task"]["p"]) < 0.05
     text = next(path for path in drawn[0] if path.suffix == ".md" and "caption" not in path.name).read_text()
-    assert "left out: hybrid_balanced-250_a_s0: no finished run" in text
+    assert "- left out: 24 of 24 hybrid: no finished run: all\n" in text
     assert "24 of 24 execution_free, 0 of 8 second_seed, 0 of 24 hybrid" in text
 
 

@@ -60,7 +60,7 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     by_name["hybrid_balanced-430_b_s0"].run.tags.update(start_fingerprint="made anew")
     text = foretelling.markdown(study, answer(study))
     assert "Start b has 2 sets of weights, which are ranked apart." in text
-    assert "- left out: hybrid_balanced-250_a_s0: no finished run" in text
+    assert "- left out: 1 of 24 hybrid: no finished run: hybrid_balanced-250_a_s0\n" in text
 
 
 def test_a_run_again_takes_no_result_away(tmp_path: Path) -> None:

@@ -159,7 +159,11 @@ def test_finished_cells_are_not_run_again_but_verifiers_that_are_needed_are(monk
     )
 
 
-def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:
+def test_a_dry_run_lists_every_cell(
+    capsys: pytest.CaptureFixture[str], runs_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any has run."""
+    monkeypatch.setattr(records, "ledger", lambda: runs_folder / "ledger.csv")
     assert study.main(["--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + 146 + 2

@@ -225,7 +225,7 @@ def test_the_check_writes_what_it_found_and_what_it_fitted(
     assert check.main() == 1
     said = capsys.readouterr().out
     assert "not trained here: mostly_unresolved-6000, mostly_resolved-6000, overconfident-6000, balanced-3800" in said
-    assert "4 of 24 verifiers are there." in said
+    assert "4 of 24 verifiers are trained." in said
     rows = {row["name"]: row for row in read_rows(plan / "design.csv")}
     assert set(rows) == set(trained)
     alone = report(pool(3, 0.5).scores, replicates=0)
