@@ -56,10 +56,10 @@ def measure(asked: argparse.Namespace) -> Measured:
     """What one rank does; rank 0's answer counts."""
     import torch
 
-    from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+    from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, Parallel, TrainingConfig
     from rmlab.training.device import accelerator, device_name
     from rmlab.training.ranks import Ranks
-    from rmlab.training.sharding import shard
+    from rmlab.training.replicas import spread
     from rmlab.training.supervised import Example, train
 
     shape = SHAPES[asked.shape]
@@ -72,7 +72,9 @@ def measure(asked: argparse.Namespace) -> Measured:
         threads=asked.threads,
         checkpointing=asked.checkpointing,
     )
-    runtime = MicroBatchRuntimeConfig(device=asked.device, progress=False, offload=asked.offload)
+    runtime = MicroBatchRuntimeConfig(
+        device=asked.device, progress=False, offload=asked.offload, compiled=asked.compiled
+    )
     if asked.sharded and "RANK" not in os.environ:
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
     device = accelerator(training, runtime)
@@ -87,7 +89,7 @@ def measure(asked: argparse.Namespace) -> Measured:
     parameters = sum(p.numel() for p in whole.parameters()) if whole is not None else 0
     model = whole
     if ranks.number > 1 or asked.sharded:
-        model = shard(whole, training.dtype, ranks)
+        model = spread(whole, training.dtype, ranks, Parallel.fsdp if asked.sharded else Parallel(asked.parallel))
     del whole
     if ranks.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -148,8 +150,10 @@ def options(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--checkpointing", action="store_true")
     parser.add_argument("--offload", action="store_true")
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--parallel", choices=["auto", "ddp", "fsdp"], default="auto")
     parser.add_argument(
-        "--sharded", action="store_true", help="on one GPU too, to see what sharing out costs by itself"
+        "--sharded", action="store_true", help="fsdp, on one GPU too, to see what sharding costs by itself"
     )
     return parser.parse_args(given)
 

@@ -15,6 +15,7 @@ from rmlab.planning.estimate import Estimate, estimate
 from rmlab.planning.phases import Work
 from rmlab.planning.policy_work import collect_work, pretrain_work, rl_work, warm_start_work
 from rmlab.planning.verifier_work import verifier_work
+from rmlab.training.config import Parallel
 
 LEAST_CONTEXT = 4096
 MORE_GPUS = (2, 4, 8, 16, 32)
@@ -153,4 +154,4 @@ def work_of(program: str, settings: Any, assumed: Assumed) -> Work:
         assumed.note("runtime.processes=0 uses all visible GPUs: 8, or the number given by --gpus")
     if runtime is not None and runtime.device == "cpu" and work.phases:
         assumed.note("it is configured for the CPU (runtime.device=cpu); this plan is for a GPU (runtime=cuda)")
-    return work
+    return replace(work, parallel=getattr(runtime, "parallel", Parallel.auto))

@@ -25,6 +25,8 @@ from rmlab.planning.memory import (
     training_memory,
 )
 from rmlab.planning.phases import Phase, RolloutPhase, ScoringPhase, TrainingPhase, Work
+from rmlab.training.config import Parallel
+from rmlab.training.ranks import fits_whole
 
 MATRIX_SHARE = 0.70
 """Of a card's stated bfloat16 rate that large matrix products reach."""
@@ -168,13 +170,15 @@ class PhaseCost:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one run on `gpus` cards. hours: of all phases. memory: of the largest phase, with what lies beside it."""
+    """Of one run on `gpus` cards. hours: of all phases. memory: of the largest phase, with what lies beside it. sharded: whether each of
+    several cards holds a part of every weight; else each holds the whole model."""
 
     work: Work
     card: Card
     gpus: int
     phases: tuple[PhaseCost, ...]
     mfu: float | None = None
+    sharded: bool = False
 
     @property
     def seconds(self) -> float:
@@ -235,10 +239,24 @@ class Estimate:
 
 def estimate(work: Work, card: Card, gpus: int = 1, mfu: float | None = None) -> Estimate:
     """Of work on so many cards."""
-    return Estimate(work, card, gpus, tuple(_cost(phase, card, gpus) for phase in work.phases), mfu)
+    sharded = gpus > 1 and any(_is_sharded(phase, card, work.parallel) for phase in work.phases)
+    costs = tuple(_cost(phase, card, gpus if sharded else 1) for phase in work.phases)
+    return Estimate(work, card, gpus, costs, mfu, sharded)
+
+
+def _is_sharded(phase: Phase, card: Card, parallel: Parallel) -> bool:
+    """Whether several cards share out the model of a training, as `rmlab.training.replicas.spread` decides."""
+    if not isinstance(phase, TrainingPhase):
+        return False
+    if parallel is not Parallel.auto:
+        return parallel is Parallel.fsdp
+    alone = training_memory(phase.shape, replace(phase.run, gpus=1))
+    learning = alone.moments / 2
+    return not fits_whole(learning, alone.weights - learning, card.gib * GIB)
 
 
 def _cost(phase: Phase, card: Card, gpus: int) -> PhaseCost:
+    """gpus: over which weights are sharded."""
     shape = phase.shape
     if isinstance(phase, TrainingPhase):
         run = replace(phase.run, gpus=gpus)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rmlab.models.cost import ModelShape, Reading
 from rmlab.planning.memory import TrainingMemory
-from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, TrainingConfig
+from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, Parallel, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ Phase = TrainingPhase | ScoringPhase | RolloutPhase
 class Work:
     """model: in words. phases: in order; those of one process, whose weights lie side by side where together. notes: what was assumed.
 
-    half: bfloat16 arithmetic.
+    half: bfloat16 arithmetic. parallel: how several GPUs hold the model that is trained.
     """
 
     model: str
@@ -64,6 +64,7 @@ class Work:
     notes: tuple[str, ...] = ()
     together: bool = False
     half: bool = True
+    parallel: Parallel = Parallel.auto
 
 
 SLACK = 1.02

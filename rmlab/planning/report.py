@@ -39,7 +39,8 @@ def plan_lines(question: Question, estimated: Estimate, command: str) -> list[st
     parts = ", ".join(
         f"{'other models' if name == 'beside' else name} {_gib(value)}" for name, value in memory.parts().items()
     )
-    over = f" of each of {estimated.gpus}" if estimated.gpus > 1 else ""
+    held = "a part of every weight" if estimated.sharded else "the whole model"
+    over = f" of each of {estimated.gpus}, which holds {held}," if estimated.gpus > 1 else ""
     lines.append(f"memory      {_gib(memory.total)}{over} at the peak: {parts}")
     if estimated.offloaded:
         lines.append(

@@ -13,6 +13,7 @@ policy       imitation: the loss on the taught tokens of demonstrations; log-pro
              generated
 pretrained   the folder of the model that a training starts from, and whether the learning rate suits its weights
 ranks        several processes that train one model together: which micro-batches each reads, what they agree on
+replicas     a model that several GPUs hold, each the whole of it; or sharded, where that does not fit
 sharding     a model sharded over several GPUs, each of which holds a part of every weight
 supervised   verifiers: the loss on the answer after a prompt, or any other sum over examples
 """

@@ -1,8 +1,9 @@
 """A training state on disk, so that a killed run continues exactly where it was, on however many GPUs it then has.
 
-One process writes one safetensors file (weights, moments of the optimiser, the state of the random generators; step and history as
-JSON in its header); several processes write a folder with one file each, which holds their rows of every weight. Either is
-renamed into place as a whole, so there is always the last checkpoint or the one before. Nothing is unpickled.
+One process, or rank 0 of several that have the whole model each, writes one safetensors file (weights, moments of the optimiser, the
+state of the random generators; step and history as JSON in its header); several processes that share a model out write a folder with
+one file each, which holds their rows of every weight. Either is renamed into place as a whole, so there is always the last checkpoint
+or the one before. Nothing is unpickled.
 """
 
 import json
@@ -19,7 +20,7 @@ from safetensors.torch import save_file
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.training.ranks import ALONE, Ranks
-from rmlab.training.sharding import rows
+from rmlab.training.sharding import is_sharded, rows
 
 FORMAT = 1
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -30,8 +31,14 @@ def save_checkpoint(
 ) -> None:
     """Writes weights that learn, their moments, random state and `state` (JSON values: step, history, what the run is).
 
-    path: of the file of one process; the folder of several stands beside it, and the older of the two is removed.
+    path: of the file of one process; the folder of several stands beside it, and the older of the two is removed. Where each of several
+    ranks has the whole model, rank 0 writes the file.
     """
+    if ranks.number > 1 and not is_sharded(model):
+        if ranks.is_first:
+            save_checkpoint(path, model, optimizer, state)
+        ranks.wait()
+        return
     tensors = {"rng": torch.get_rng_state()}
     if _on_cuda(model):
         tensors["rng_cuda"] = torch.cuda.get_rng_state()
@@ -70,6 +77,7 @@ def load_checkpoint(
     """
     candidates = [[path]] * path.is_file() + [sorted(folder.glob("rank*.safetensors")) for folder in _folders(path)]
     states = [(_state(files[0], run), files) for files in candidates if files]
+    ranks = ranks if is_sharded(model) else ALONE  # each that has the whole model reads all of it
     if not states:
         return None
     state, files = max(states, key=lambda one: int(one[0].get("step", 0)))

@@ -18,6 +18,15 @@ class Match(StrEnum):
     steps = "steps"
 
 
+class Parallel(StrEnum):
+    """How several GPUs hold the model that they train together. ddp: each the whole of it; fsdp: each a part of every weight, which takes
+    less memory and more time; auto: ddp where the weights, their gradients and moments leave room enough (`ranks.fits_whole`)."""
+
+    auto = "auto"
+    ddp = "ddp"
+    fsdp = "fsdp"
+
+
 class Dtype(StrEnum):
     """Precision of training and scoring (bfloat16 = autocast over float32 weights; weights that stay frozen beside a verifier's
     adapters are then stored in bfloat16)."""
@@ -123,9 +132,12 @@ class MicroBatchRuntimeConfig(RuntimeConfig):
 
 @dataclass
 class SeveralGpusRuntimeConfig(MicroBatchRuntimeConfig):
-    """processes: how many train one model together, one per GPU (`rmlab.launchers.rank_processes`); 0 = one for each visible GPU."""
+    """processes: how many train one model together, one per GPU (`rmlab.launchers.rank_processes`); 0 = one for each visible GPU.
+    parallel: see `Parallel`.
+    """
 
     processes: int = 1
+    parallel: Parallel = Parallel.auto
 
 
 @dataclass

@@ -80,6 +80,16 @@ class Ranks:
 ALONE = Ranks()
 
 
+WHOLE_SHARE = 0.4
+"""Of a GPU's memory that a whole model may take with its gradients and moments; the rest is for activations."""
+
+
+def fits_whole(learning: float, frozen: float, memory: float) -> bool:
+    """Whether a GPU has room for a whole model that trains. learning: bytes of the weights that learn, which have a gradient and two
+    moments of the same size beside them. frozen: of the others. memory: of the GPU."""
+    return 4 * learning + frozen <= WHOLE_SHARE * memory
+
+
 def dealt(parts: Sequence[Part], ranks: Ranks) -> list[tuple[Part, bool]]:
     """The parts of this rank, and whether each counts: every rank gets as many, because all ranks compute each layer at the same
     time; where they do not come out even, the last ranks read a part that counts for another one once more, for nothing."""

@@ -29,16 +29,12 @@ def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
 
     dtype: of a layer's whole weights while it is computed; the parts and the sums of gradients keep theirs.
     """
-    from torch.distributed import broadcast, broadcast_object_list
+    from torch.distributed import broadcast
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
-    parts: Any = _without_weights(model) if ranks.is_first else None
-    sent = [parts]
-    broadcast_object_list(sent, 0)
-    parts = sent[0]
+    parts = received(model, ranks)
     language = plain_model(language_model(parts))
-    _prepare_class(language)
     buffers = {name: buffer.clone() for name, buffer in parts.named_buffers()}
     mesh = init_device_mesh(ranks.device.type, (ranks.number,))
     low = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
@@ -63,6 +59,17 @@ def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
     parts.within = MethodType(lambda self, function, *more: function(self, *more), parts)
     register_fsdp_forward_method(parts, "within")
     parts.ranks = ranks
+    return parts
+
+
+def received(model: Any, ranks: Ranks) -> Any:
+    """On every rank rank 0's model without values of weights; None is given on the others."""
+    from torch.distributed import broadcast_object_list
+
+    sent = [_without_weights(model) if ranks.is_first else None]
+    broadcast_object_list(sent, 0)
+    parts: Any = sent[0]
+    _prepare_class(plain_model(language_model(parts)))
     return parts
 
 
@@ -92,8 +99,8 @@ def is_sharded(model: Any) -> bool:
 
 
 def ranks_of(model: Any) -> Ranks:
-    """Over which a model is shared out."""
-    return model.ranks if is_sharded(model) else ALONE
+    """Over which a model is spread, sharded or as a copy for each (`rmlab.training.replicas`)."""
+    return getattr(model, "ranks", ALONE)
 
 
 def within(model: Any, function: Callable[..., Answer], *more: Any) -> Answer:
@@ -102,13 +109,15 @@ def within(model: Any, function: Callable[..., Answer], *more: Any) -> Answer:
 
 
 def gather(parts: Any, model: Any) -> Any:
-    """Puts the weights of all ranks' parts into the whole model of rank 0 and returns it; all ranks have to call it. model: as `shard`
-    had it."""
+    """Puts the weights of all ranks' parts, or of rank 0's copy, into the whole model of rank 0 and returns it; all ranks have to call
+    it. model: as `shard` had it."""
     whole = dict(model.named_parameters()) if model is not None else {}
-    parts.reshard()  # a pass without gradient leaves what is no layer whole
+    sharded = is_sharded(parts)
+    if sharded:
+        parts.reshard()  # a pass without gradient leaves what is no layer whole
     with torch.no_grad():
         for name, part in parts.named_parameters():
-            full = part.full_tensor()
+            full = part.full_tensor() if sharded else part
             if whole:
                 whole[name].copy_(full)
     return model

@@ -30,6 +30,7 @@ from rmlab.training.device import checkpointed_layers, compiled_layers, trains_p
 from rmlab.training.loop import Log, Trained, TrainingState, Watch, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 from rmlab.training.ranks import Ranks, dealt, even
+from rmlab.training.replicas import add_gradients
 from rmlab.training.sharding import is_sharded, within
 
 
@@ -105,7 +106,7 @@ def train(
 ) -> Trained:
     """Trains `model` in place (and leaves it on the device) and returns what it took; see `train_loop`.
 
-    model: shared out over the ranks (`rmlab.training.sharding`) where there are several. examples: at least one; every one is
+    model: spread over the ranks (`rmlab.training.replicas`) where there are several. examples: at least one; every one is
     seen once an epoch. device: the run's Accelerator. log: is told every step; watch likewise,
     for a mixture of experts. loss: of a few examples, summed. Raises UsageError where `runtime` would change what is learned.
     """
@@ -195,5 +196,8 @@ def mean_gradient(
         assert routing is not None
         return routing.take_loss() * (len(part) / examples if counts else 0)
 
-    local = accumulate(dealt(parts, ranks), share, device, None if routing is None else balance, ranks.number)
+    averaged = ranks.number if is_sharded(model) else 1
+    local = accumulate(dealt(parts, ranks), share, device, None if routing is None else balance, averaged)
+    if ranks.number > 1 and not is_sharded(model):
+        add_gradients(model, ranks)
     return ranks.total(local)

@@ -24,7 +24,7 @@ from rmlab.models.prefixes import prefix_batches
 from rmlab.progress import progress
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
-from rmlab.training.ranks import dealt
+from rmlab.training.ranks import Ranks, dealt
 from rmlab.training.sharding import is_sharded, ranks_of, within
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
@@ -60,7 +60,55 @@ def score_ids(
     place_N, prompts = distinct(prompts)
     if is_sharded(model):
         return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)[place_N]
-    score_U = np.full(len(prompts), np.nan)
+    ranks = ranks_of(model)
+    if ranks.number > 1:
+        own = _own_share(prompts, ranks)
+        scored = (
+            np.zeros(0)
+            if not own
+            else _scores(
+                model,
+                [prompts[i] for i in own],
+                answer,
+                pad_id,
+                batch_tokens,
+                autocast,
+                shared,
+                fused,
+                show and ranks.is_first,
+                title,
+            )
+        )
+        score_U = torch.zeros(len(prompts), dtype=torch.float64, device=ranks.device)
+        score_U[own] = torch.from_numpy(scored).to(ranks.device)
+        total_U: NDArray[np.float64] = ranks.total(score_U).cpu().numpy()
+        return total_U[place_N]
+    return _scores(model, prompts, answer, pad_id, batch_tokens, autocast, shared, fused, show, title)[place_N]
+
+
+def _own_share(prompts: Sequence[Prompt], ranks: Ranks) -> list[int]:
+    """Those of the prompts that a rank scores which has the whole model: a run of their lexicographic order, so that what they have in
+    common at their start is seldom read twice, with as many tokens as every other rank's."""
+    ordered = sorted(range(len(prompts)), key=lambda i: np.asarray(prompts[i], ">i4").tobytes())
+    before_U = np.cumsum([0, *(len(prompts[i]) for i in ordered)])[:-1]
+    share_U = before_U * ranks.number // max(sum(map(len, prompts)), 1)
+    return [i for i, share in zip(ordered, share_U, strict=True) if share == ranks.index]
+
+
+def _scores(
+    model: Any,
+    prompts: Sequence[Prompt],
+    answer: AnswerTokens,
+    pad_id: int,
+    batch_tokens: int,
+    autocast: Autocast,
+    shared: bool | None,
+    fused: bool | None,
+    show: bool,
+    title: str,
+) -> NDArray[np.float64]:
+    """score_N of prompts that differ, by this process alone."""
+    score_N = np.full(len(prompts), np.nan)
     model.eval()
     with torch.inference_mode():
         with autocast():
@@ -78,8 +126,8 @@ def score_ids(
                 waiting.append((rows, torch.sigmoid(margin_B)))
                 advance(sum(len(prompts[i]) for i in rows))
             for rows, score_B in waiting:  # only now: a GPU goes on with the next batch meanwhile
-                score_U[rows] = score_B.cpu().double().numpy()
-    return score_U[place_N]
+                score_N[rows] = score_B.cpu().double().numpy()
+    return score_N
 
 
 def distinct(prompts: Sequence[Prompt]) -> tuple[NDArray[np.intp], list[Prompt]]:

@@ -79,7 +79,8 @@ def fit(
     from rmlab.training.batching import total_steps
     from rmlab.training.loop import step_metrics
     from rmlab.training.ranks import Ranks
-    from rmlab.training.sharding import gather, shard
+    from rmlab.training.replicas import spread
+    from rmlab.training.sharding import gather
     from rmlab.training.supervised import train
     from rmlab.verifiers.verifier import Verifier, finished_verifier
 
@@ -89,7 +90,7 @@ def fit(
     whole = _first_weights(settings, ready.tokenizer, learned.scalar) if ranks.is_first else None
     if logger:
         _log_inputs(logger, ready, chosen, settings, whole, learned.record)
-    model = whole if ranks.number == 1 else shard(whole, dtype, ranks)
+    model = whole if ranks.number == 1 else spread(whole, dtype, ranks, settings.runtime.parallel)
     every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
 
     def log(step: int, loss: float, rate: float, speed: float) -> None:

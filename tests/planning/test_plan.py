@@ -123,6 +123,18 @@ def test_more_gpus_take_less_memory_each_and_less_time(capsys: pytest.CaptureFix
     assert one["seconds"] / four["seconds"] == pytest.approx(4 * 0.9)
 
 
+def test_a_model_that_fits_is_whole_on_each_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["data=real", "model=hf", "model.pretrained=Qwen3-0.6B", "runtime=multi_gpu"]
+    one, two = (planned(capsys, "train", *asked, gpus=gpus) for gpus in (1, 2))
+    assert two["memory"] == one["memory"]
+    sharded = planned(capsys, "train", *asked, "runtime.parallel=fsdp", gpus=2)
+    assert sharded["memory"]["moments"] == one["memory"]["moments"] / 2
+    plan("train", asked, gpus=2)
+    assert "of each of 2, which holds the whole model, at the peak" in capsys.readouterr().out
+    plan("train", [*asked, "runtime.parallel=fsdp"], gpus=2)
+    assert "of each of 2, which holds a part of every weight, at the peak" in capsys.readouterr().out
+
+
 def test_an_mfu_that_is_given_makes_the_time(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["data=real", "model=hf", "model.pretrained=Qwen3-0.6B"]
     found = planned(capsys, "train", *asked, mfu=0.5)

@@ -18,10 +18,11 @@ from rmlab.models.load import scratch_model
 from rmlab.models.lora import with_adapters
 from rmlab.stopping import Stopped, ask_to_stop
 from rmlab.training.batching import micro_batches
-from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, Parallel, TrainingConfig
 from rmlab.training.device import accelerator, checkpointed_layers
-from rmlab.training.ranks import Ranks, dealt, even
-from rmlab.training.sharding import gather, rows, shard
+from rmlab.training.ranks import Ranks, dealt, even, fits_whole
+from rmlab.training.replicas import spread
+from rmlab.training.sharding import gather, is_sharded, rows
 from rmlab.training.supervised import train
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.scoring import score_ids
@@ -34,9 +35,11 @@ PRELOAD = ["torch", "transformers.models.qwen3.modeling_qwen3", "accelerate", "p
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained. stop_after: steps after which it is asked to stop; checkpoint: where it goes on from."""
+    """What is trained. stop_after: steps after which it is asked to stop; checkpoint: where it goes on from. parallel: how two processes
+    hold the model."""
 
     kind: str = "dense"
+    parallel: Parallel = Parallel.fsdp
     checkpointing: bool = False
     offload: bool = False
     checkpoint: Path | None = None
@@ -72,7 +75,8 @@ def learn(case: Case) -> Outcome | None:
     device = accelerator(training, QUIET)
     ranks = Ranks.of(device)
     whole = first_model(case.kind) if ranks.is_first else None
-    model = shard(whole, training.dtype, ranks) if ranks.number > 1 else whole
+    model = spread(whole, training.dtype, ranks, case.parallel) if ranks.number > 1 else whole
+    assert is_sharded(model) == (ranks.number > 1 and case.parallel is Parallel.fsdp)
     metrics: list[dict[str, float]] = []
 
     def log(step: int, *_: float) -> None:
@@ -133,24 +137,36 @@ def assert_alike(two: Outcome | None, one: Outcome | None) -> None:
 
 @pytest.mark.slow
 def test_two_processes_train_what_one_does_and_resume_one_another(tmp_path: Path) -> None:
-    cases = [
+    kinds = [
         Case("dense"),
         Case("dense", checkpointing=True, offload=True),
         Case("experts"),
         Case("scalar"),
         Case("adapters"),
     ]
-    here, there = tmp_path / "here" / "checkpoint.safetensors", tmp_path / "there" / "checkpoint.safetensors"
+    cases = [*kinds, *(replace(case, parallel=Parallel.ddp) for case in kinds), Case("dense", parallel=Parallel.auto)]
+    here, there, copied = (tmp_path / name / "checkpoint.safetensors" for name in ("here", "there", "copied"))
     assert learn(Case(checkpoint=here, stop_after=2)) is None
     assert here.is_file()
     alone = [learn(case) for case in cases]
-    *together, stopped, resumed = on_two(
-        [*cases, Case(checkpoint=there, stop_after=2), Case(checkpoint=here)], tmp_path
+    *together, stopped, resumed, copies_stopped, copies_resumed = on_two(
+        [
+            *cases,
+            Case(checkpoint=there, stop_after=2),
+            Case(checkpoint=here),
+            Case(checkpoint=copied, stop_after=2, parallel=Parallel.ddp),
+            Case(checkpoint=there, parallel=Parallel.ddp),
+        ],
+        tmp_path,
     )
     for two, one in zip(together, alone, strict=True):
         assert_alike(two, one)
     assert_alike(resumed, alone[0])  # 1 -> 2
+    assert_alike(copies_resumed, alone[0])  # 2 that share it out -> 2 that have all of it
     assert stopped is None
+    assert copies_stopped is None
+    assert copied.is_file(), "as one process writes it"
+    assert_alike(learn(Case(checkpoint=copied)), alone[0])  # 2 -> 1
     assert not there.exists()
     (folder,) = there.parent.iterdir()
     parts = [load_file(file) for file in sorted(folder.iterdir())]
@@ -178,6 +194,13 @@ def test_parts_are_halved_until_no_rank_is_idle() -> None:
     assert even(micro_batches(batch, 4), 2) == micro_batches(batch, 4)
     assert [len(part) for part in even([batch[:1]], 2)] == [1]  # nothing to halve
     assert [e for part in even(micro_batches(batch, 3), 4) for e in part] == batch
+
+
+def test_a_gpu_holds_the_whole_model_where_that_leaves_room_for_activations() -> None:
+    gib = 2**30
+    assert fits_whole(2.2 * gib, 0, 80 * gib)  # Qwen3-0.6B
+    assert not fits_whole(15 * gib, 0, 80 * gib)  # Qwen3-4B
+    assert fits_whole(0.1 * gib, 7.5 * gib, 80 * gib)  # its adapters
 
 
 def test_rows_are_cut_as_torch_cuts_them() -> None:

@@ -136,7 +136,7 @@ def test_two_processes_make_one_run_whose_verifier_is_that_of_one(
 
 @pytest.mark.slow
 def test_the_preset_paper_runs_as_written_at_the_size_of_tests(pool: Path, tmp_path: Path) -> None:
-    run = finished(tmp_path, "preset=paper", f"data.path={pool}", *TINY, *TWO)
+    run = finished(tmp_path, "preset=paper", f"data.path={pool}", *TINY, *TWO, "runtime.parallel=fsdp")
     assert run.tags["ranks"] == "2"
     assert "train/layer_1_load_max" in run.metrics
     scores = read_score_table(run.artifact("scores.parquet"))
@@ -144,10 +144,19 @@ def test_the_preset_paper_runs_as_written_at_the_size_of_tests(pool: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_a_killed_rank_ends_all_with_one_line_and_the_same_command_goes_on(pool: Path, tmp_path: Path) -> None:
-    given = (*overrides(pool, "training.epochs=8", "runtime.checkpoint_seconds=0"), *TWO)
+@pytest.mark.parametrize(
+    ("parallel", "written"), [("ddp", "cells/*/checkpoint.safetensors"), ("fsdp", "cells/*/checkpoint-step*")]
+)
+def test_a_killed_rank_ends_all_with_one_line_and_the_same_command_goes_on(
+    pool: Path, tmp_path: Path, parallel: str, written: str
+) -> None:
+    given = (
+        *overrides(pool, "training.epochs=8", "runtime.checkpoint_seconds=0"),
+        *TWO,
+        f"runtime.parallel={parallel}",
+    )
     process, store = of_command(tmp_path, *given)
-    until(lambda: list(tmp_path.glob("cells/*/checkpoint-step*")), process)
+    until(lambda: list(tmp_path.glob(written)), process)
     ranks = ranks_of(process)
     os.kill(ranks[1].pid, signal.SIGKILL)
     _, told = process.communicate(timeout=PATIENCE)
@@ -213,9 +222,21 @@ def test_the_second_node_waits_for_who_is_at_work_as_the_first_does(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_all_with_a_checkpoint(pool: Path, tmp_path: Path, number: int) -> None:
-    given = (*overrides(pool, "training.epochs=3000", "runtime.checkpoint_seconds=3600"), *TWO)
+@pytest.mark.parametrize(
+    ("number", "parallel", "written"),
+    [
+        (signal.SIGINT, "fsdp", ["checkpoint-step*/rank*.safetensors"] * 2),
+        (signal.SIGTERM, "auto", ["checkpoint.safetensors"]),
+    ],
+)
+def test_ctrl_c_ends_all_with_a_checkpoint(
+    pool: Path, tmp_path: Path, number: int, parallel: str, written: list[str]
+) -> None:
+    given = (
+        *overrides(pool, "training.epochs=3000", "runtime.checkpoint_seconds=3600"),
+        *TWO,
+        f"runtime.parallel={parallel}",
+    )
     process, store = of_command(tmp_path, *given)
     until(lambda: any("train/loss" in run.metrics for run in runs(store)), process)
     ranks = ranks_of(process)
@@ -225,6 +246,6 @@ def test_ctrl_c_ends_all_with_a_checkpoint(pool: Path, tmp_path: Path, number: i
     assert "Continue from the last checkpoint with: rmlab train" in told
     assert "Traceback" not in told
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in ranks)
-    assert len(list(tmp_path.glob("cells/*/checkpoint-step*/rank*.safetensors"))) == 2
+    assert len(list(tmp_path.glob(f"cells/*/{written[0]}"))) == len(written)
     (run,) = runs(store, tags={"kind": "verifier"})
     assert run.tags["status"] == "stopped"
