@@ -6,7 +6,8 @@ speed: the evaluation part of the starter set (32 attempts at each of 200 tasks)
 `ours` reads what prompts have in common once; tokens a second are always those of the prompts that were asked for. `theirs` is
 the transformers decoder in bfloat16 on right-padded batches of like length, its head at the answer alone, the best of a few batch
 sizes. The floor is the arithmetic of the tokens that have to be read over the rate of a product of matrices, measured here.
-numbers: the same attempts in float32, padded and shared, in another order, and in bfloat16.
+numbers: the same attempts in float32, padded and shared, in another order, and in bfloat16. With --verifier FOLDER these are the scores of
+that trained verifier, of 32 attempts at each of 600 tasks of language_attempts.
 long: one prompt of 262,144 tokens through Qwen3-30B-A3B's shape in bfloat16, within the memory of an 80 GB card.
 """
 
@@ -39,17 +40,24 @@ def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--only", nargs="*", default=["speed", "numbers", "long"])
     parser.add_argument("--layers", type=int, default=30, help="of SmolLM2's shape")
-    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument(
+        "--tasks", type=int, default=600, help="at most; the starter set has 200 in its evaluation part"
+    )
     parser.add_argument("--taught-by", type=int, default=1000, help="attempts, before scores are compared")
+    parser.add_argument("--verifier", type=Path, help="folder of a trained verifier: compares its scores")
     parser.add_argument("--long-layers", type=int, default=48)
     parser.add_argument("--long-tokens", type=int, default=262_144)
     given = parser.parse_args(arguments)
     rows: list[BenchmarkRow] = []
+    if given.verifier:
+        return of_verifier(given.verifier, given.device, given.tasks)
     if {"speed", "numbers"} & set(given.only):
         table, prompts = evaluation_part(given.tasks)
         model = smollm2(given.layers, given.device)
         if "numbers" in given.only:
-            rows += numbers(taught(model, given.device, given.taught_by), table, prompts, given.device)
+            chosen = set(sorted({e.trajectory.task_id for e in table})[::4])
+            few = [e for e in table if e.trajectory.task_id in chosen]
+            rows += numbers(taught(model, given.device, given.taught_by), few, ANSWER, given.device)
         if "speed" in given.only:
             rows += speed(model, prompts, given.device)
         del model
@@ -66,7 +74,8 @@ def starter(part: str, choose: Callable[[list[Any]], list[Any]]) -> list[Any]:
     from rmlab.verifiers.encoding import encode
 
     pool = [t for t in read_trajectories(STARTER / "trajectories.parquet").trajectories if t.split == part]
-    return encode(choose(pool), load_tokenizer(STARTER / "base"), PromptConfig(8192))
+    encoded = encode(choose(pool), load_tokenizer(STARTER / "base"), PromptConfig(8192))
+    return [e for e in encoded if e.ids is not None]
 
 
 def evaluation_part(tasks: int) -> tuple[list[Any], list[Any]]:
@@ -78,7 +87,7 @@ def evaluation_part(tasks: int) -> tuple[list[Any], list[Any]]:
         return [t for t in pool if t.task_id in few]
 
     encoded = starter("evaluation", chosen)
-    prompts = [e.ids for e in encoded if e.ids is not None]
+    prompts = [e.ids for e in encoded]
     lengths = np.array([len(ids) for ids in prompts])
     print(f"{len(prompts):,} attempts, {lengths.sum():,} tokens, median {np.median(lengths):.0f}, most {lengths.max()}")
     return encoded, prompts
@@ -206,7 +215,7 @@ def taught(model: Any, device: str, examples: int) -> Any:
     from rmlab.training.supervised import Example, train
 
     encoded = starter("verifier", lambda pool: pool[:: max(len(pool) // examples, 1)])
-    said = [Example(e.ids, ANSWER.target(bool(e.trajectory.resolved))) for e in encoded if e.ids is not None]
+    said = [Example(e.ids, ANSWER.target(bool(e.trajectory.resolved))) for e in encoded]
     training = TrainingConfig(epochs=1, dtype=Dtype.bfloat16 if device == "cuda" else Dtype.float32, threads=2)
     runtime = MicroBatchRuntimeConfig(device=device, progress=False)
     recipe = {"optimizer": OptimizerConfig(learning_rate=3e-4), "training": training, "runtime": runtime}
@@ -215,15 +224,31 @@ def taught(model: Any, device: str, examples: int) -> Any:
     return model.eval()
 
 
-def numbers(model: Any, encoded: Sequence[Any], prompts: Sequence[Any], device: str) -> list[BenchmarkRow]:
-    """How far scores lie from those of padded float32 batches."""
-    chosen = set(sorted({e.trajectory.task_id for e in encoded})[::4])
-    pairs = [(e, ids) for e, ids in zip(encoded, prompts, strict=True) if e.trajectory.task_id in chosen]
-    encoded, prompts = [e for e, _ in pairs], [ids for _, ids in pairs]
+def of_verifier(folder: Path, device: str, tasks: int) -> list[BenchmarkRow]:
+    """How far the scores of a trained verifier lie from those of its float32 weights in padded float32 batches. tasks: at most, of the
+    evaluation part of language_attempts; the attempts are those of the two warm starts."""
+    from rmlab.models.load import load_model
+    from rmlab.trajectories.store import read_trajectories
+    from rmlab.verifiers.verifier import load_verifier
+
+    verifier = load_verifier(folder)
+    pool = read_trajectories(STARTER / "language_attempts.parquet").trajectories
+    own = [t for t in pool if t.split == "evaluation" and t.policy in ("a_plain", "b_plain")]
+    names = sorted({t.task_id for t in own})
+    few = set(names[:: max(len(names) // tasks, 1)][:tasks])
+    encoded = [e for e in verifier.encode([t for t in own if t.task_id in few]) if e.ids is not None]
+    print(f"{len(encoded):,} attempts at {len(few):,} tasks", flush=True)
+    model = load_model(folder).to(device).eval()  # load_verifier has put the matrices of its own into bfloat16
+    return numbers(model, encoded, verifier.answer, device)
+
+
+def numbers(model: Any, encoded: Sequence[Any], answer: AnswerTokens, device: str) -> list[BenchmarkRow]:
+    """How far scores lie from those of padded float32 batches. encoded: attempts that fit."""
+    prompts = [e.ids for e in encoded]
 
     def scores(tokens: int, shared: bool, half: bool = False) -> np.ndarray:
         lower = autocast(device) if half else nullcontext
-        return score_ids(model, prompts, ANSWER, 0, batch_tokens=tokens, autocast=lower, shared=shared)
+        return score_ids(model, prompts, answer, 0, batch_tokens=tokens, autocast=lower, shared=shared)
 
     plain = scores(16384, False)
     print(f"float32, padded: scores {plain.min():.3f} to {plain.max():.3f}, standard deviation {plain.std():.3f}")
