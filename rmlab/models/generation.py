@@ -123,6 +123,32 @@ class SlotDecoder:
         self.temperature_B[rows] = self._sent(np.asarray(temperature_N, dtype=np.float32))
         self.active_B.index_fill_(0, rows, True)  # a number that is assigned would be copied, and waited for
 
+    @property
+    def narrowest(self) -> int:
+        """As few slots are decoded at once, where there are so many."""
+        return CAPTURED_NARROWEST if self.graphs else NARROWEST
+
+    def width(self, highest_slot: int) -> int:
+        """How many slots a step decodes, whether they speak or not. highest_slot: of those that speak."""
+        return min(max(self.narrowest, 1 << highest_slot.bit_length()), self.slots)
+
+    @torch.inference_mode()
+    def move(self, from_N: Sequence[int], to_N: Sequence[int], tokens: int) -> None:
+        """Lets conversations go on in other slots, which are free. tokens: of the longest of them."""
+        of, to = self._sent(from_N), self._sent(to_N)
+        for held_B in (
+            self.ids_BS,
+            self.logprob_BS,
+            self.uniform_BS,
+            self.position_B,
+            self.last_B,
+            self.temperature_B,
+            self.active_B,
+        ):
+            held_B[to] = held_B[of]
+        self.cached.copy(of, to, tokens)
+        self.active_B.index_fill_(0, of, False)
+
     @torch.inference_mode()
     def decode(self, steps: int, highest_slot: int, farthest: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Draws `steps` tokens in every slot that speaks; returns active_B and position_B behind them. See `begin`."""
@@ -135,9 +161,8 @@ class SlotDecoder:
 
         highest_slot: of those that speak. farthest: the largest position among them now.
         """
-        narrowest, unit = (CAPTURED_NARROWEST, CAPTURED_SPAN) if self.graphs else (NARROWEST, SPAN)
-        width = min(max(narrowest, 1 << highest_slot.bit_length()), self.slots)
-        span = self.cached.span(farthest + steps + 1, unit)
+        width = self.width(highest_slot)
+        span = self.cached.span(farthest + steps + 1, CAPTURED_SPAN if self.graphs else SPAN)
         for _ in range(steps):
             self._step(width, span)
 

@@ -171,8 +171,25 @@ class RolloutSchedule:
 
     # decoding → ended
 
+    def _move_down(self) -> None:
+        """Near the end, when nobody waits for a slot, conversations that speak move to lower ones as long as that halves the slots of a
+        step: the last ones often speak for long, and a step takes as long as its highest slot says."""
+        while not (self.unopened or self.awaits_slot):
+            half = self.decoder.width(max(self.decoding)) // 2
+            high = [slot for slot in self.decoding if slot >= half]
+            low = heapq.nsmallest(len(high), self.free_slots)
+            if half < self.decoder.narrowest or len(low) < len(high) or low[-1] >= half:
+                return
+            self.decoder.move(high, low, int(self.position_B[high].max()) + 1)
+            self.position_B[low] = self.position_B[high]
+            for slot, lower in zip(high, low, strict=True):
+                attempt = self.decoding[lower] = self.decoding.pop(slot)
+                attempt.slot = lower
+            self.free_slots = sorted({*self.free_slots, *high} - set(low))  # which is a heap
+
     def _decode(self) -> None:
         """Draws a burst of tokens in every slot that speaks; what was said before is acted by while the device draws."""
+        self._move_down()
         slots = list(self.decoding)
         with self._timed("decoding"):
             self.decoder.begin(self.engine.burst, max(slots), int(self.position_B[slots].max()))

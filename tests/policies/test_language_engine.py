@@ -7,6 +7,7 @@ from rmlab.errors import DataError, UsageError
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks
 from rmlab.microswe.sandbox import Sandbox
+from rmlab.models.generation import SlotDecoder
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.engine import EngineConfig, Rollout, Sampling
 from rmlab.policies.rollout import plan
@@ -79,6 +80,36 @@ def test_rollouts_repeat_themselves_and_follow_the_seed_alone(play: Any, qwen3: 
     assert [r.trajectory.attempt for r in first[:3]] == [0, 1, 2]
     assert len({tuple(r.ids_T) for r in first[:3]}) == 3
     assert any(not np.array_equal(a.ids_T, b.ids_T) for a, b in zip(first, play(qwen3, seed=1), strict=True))
+
+
+def test_the_last_conversations_move_to_lower_slots_and_say_the_same(
+    play: Any, qwen3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves: list[tuple[list[int], list[int]]] = []
+    widths: list[int] = []
+    move, begin = SlotDecoder.move, SlotDecoder.begin
+
+    def moved(self: SlotDecoder, from_N: list[int], to_N: list[int], tokens: int) -> None:
+        moves.append((list(from_N), list(to_N)))
+        move(self, from_N, to_N, tokens)
+
+    def begun(self: SlotDecoder, steps: int, highest_slot: int, farthest: int) -> None:
+        widths.append(self.width(highest_slot))
+        begin(self, steps, highest_slot, farthest)
+
+    monkeypatch.setattr(SlotDecoder, "move", moved)
+    monkeypatch.setattr(SlotDecoder, "begin", begun)
+    few = play(qwen3, slots=8)
+    assert not moves, "8 slots are as few as are decoded at once"
+    widths.clear()
+    many = play(qwen3, slots=32)
+    assert moves
+    assert all(min(high) >= 8 and len(high) == len(low) for high, low in moves)
+    assert widths[0] == 32 > widths[-1]
+    alike = [(a, b) for a, b in zip(few, many, strict=True) if np.array_equal(a.ids_T, b.ids_T)]
+    assert len(alike) >= len(few) - 1
+    for a, b in alike:
+        np.testing.assert_allclose(a.logprob_T, b.logprob_T, atol=1e-4)
 
 
 def test_greedy_takes_the_likeliest_token_as_generate_does(play: Any, qwen3: Any, tokenizer: Tokenizer) -> None:
