@@ -70,9 +70,9 @@ def test_two_that_note_at_a_time_lose_no_line(runs_folder: Path, plan: Path) -> 
 
 def test_an_earlier_failure_says_nothing_of_this_time(runs_folder: Path) -> None:
     RunLogger.start(Store.open(None), "x", "balanced-250", kind="verifier").fail(ValueError("not finite"))
-    assert records.tracked_as_failed("balanced-250", time.time() - 60)
-    assert not records.tracked_as_failed("balanced-250", time.time() + 60)
-    assert not records.tracked_as_failed("balanced-430", time.time() - 60)
+    assert records.tracked_failure("balanced-250", time.time() - 60) == "ValueError: not finite"
+    assert records.tracked_failure("balanced-250", time.time() + 60) is None
+    assert records.tracked_failure("balanced-430", time.time() - 60) is None
 
 
 def test_the_run_that_finished_first_is_a_cells_result(monkeypatch: pytest.MonkeyPatch, runs_folder: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
         ]
 
     monkeypatch.setattr(study, "command", command)
-    monkeypatch.setattr(study, "tracked_as_failed", lambda name, since: True)
+    monkeypatch.setattr(study, "tracked_failure", lambda name, since: "ValueError: not finite")
     assert study.run_slice(named("mostly_unresolved-3800", "mostly_unresolved-6000", "mostly_resolved-250"), 5, 2) == [
         "mostly_resolved-250"
     ]
@@ -169,6 +169,31 @@ def test_what_a_slice_cuts_short_has_not_been_killed_but_what_hangs_has(
         assert time.monotonic() - began < 12
         assert records.look().ended == ended
     assert "balanced-430 did not stop when it was told to and was killed: deaf (" in capsys.readouterr().out
+
+
+def test_what_finds_too_little_memory_beside_others_begins_again_with_fewer(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three at a time are too many for the card, so that the third finds no memory; alone it would be a failure."""
+    tried = tmp_path / "tried"
+
+    def command(cell: records.Cell, state: records.State, minutes: float | None = None) -> list[str]:
+        if cell["name"] != BALANCED[2]:
+            return [sys.executable, "-c", "import time; time.sleep(1.5)"]
+        crowded = (
+            f"import pathlib, sys; p = pathlib.Path({str(tried)!r}); there = p.exists(); p.touch(); sys.exit(1 - there)"
+        )
+        return [sys.executable, "-c", crowded]
+
+    monkeypatch.setattr(study, "command", command)
+    monkeypatch.setattr(study, "tracked_failure", lambda name, since: "OutOfMemoryError: CUDA out of memory")
+    assert study.run_slice(named(*BALANCED[:3]), 5, 3) == []
+    said = capsys.readouterr().out
+    words = "found too little memory beside others, which is not counted: it begins again, with at most 2 cells at a time from now on"
+    assert f"{BALANCED[2]} {words}" in said
+    assert said.count(f"{BALANCED[2]} begins") == 2
+    assert records.look().ended == {}
+    assert study.ending(BALANCED[2], "verifier", 1, False, 0.0) == ("failed", "failed"), "alone"
 
 
 def test_mistakes_of_set_up_are_no_failures_of_cells_and_end_the_slice(

@@ -17,7 +17,7 @@ from rmlab.paths import runs_folder
 from rmlab.tracking.query import find_model, get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import FAILED, FINISHED, IMPORTED_RUN, REPLACED
+from rmlab.tracking.tags import ERROR, FAILED, FINISHED, IMPORTED_RUN, REPLACED
 from rmlab.wording import counted
 
 EXPERIMENT = STUDY.name
@@ -165,14 +165,14 @@ def _say_once(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def tracked_as_failed(name: str, since: float) -> bool:
-    """Whether the store has a run of this name that has failed since a time (seconds). An end that left no such run says nothing of the
-    cell: what it was given is wrong, or it was killed."""
+def tracked_failure(name: str, since: float) -> str | None:
+    """The error of a run of this name that has failed since a time (seconds); None where the store has none. An end that left no such
+    run says nothing of the cell: what it was given is wrong, or it was killed."""
     store = Store.existing(None)
-    return any(
-        (info.name, info.status) == (name, FAILED) and (info.end_time or 0) >= int(1000 * since)
-        for info in (run_infos(store) if store else [])
-    )
+    for info in run_infos(store) if store else []:
+        if (info.name, info.status) == (name, FAILED) and (info.end_time or 0) >= int(1000 * since):
+            return info.tags.get(ERROR, "")
+    return None
 
 
 def note(state: State, ended: Mapping[str, str] = NOTHING) -> None:

@@ -37,7 +37,7 @@ from experiments.studies.which_metric_foretells_rl.records import (
     look,
     note,
     of_start,
-    tracked_as_failed,
+    tracked_failure,
 )
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.errors import DataError, RmlabError, UsageError
@@ -56,6 +56,9 @@ PAUSE, STOP, KILL = 60, 40, 20
 has not ended then is killed. The rest is for the bundle."""
 LOOK_SECONDS = 1.0
 """Between two looks at what runs."""
+OUT_OF_MEMORY = "OutOfMemoryError"
+"""How the error of a run begins that found too little memory on its card."""
+CROWDED = "crowded"
 COMMANDS = {"verifier": "train", "rl": "rl"}
 FROM_OUTSIDE = (INTERRUPTED, EXIT_CODE)
 """Exit codes of a command that was told to end, or that could not say any longer that it is at work."""
@@ -120,13 +123,18 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
     mistake of set-up, a full disk) no further cell begins."""
     deadline, waiting, lost, refused = time.monotonic() + 60 * minutes, list(cells), list[str](), 0
     running, begun = SideBySide(runs_folder() / EXPERIMENT, together, cards), dict[str, float]()
-    kinds, state = {cell["name"]: cell["kind"] for cell in cells}, look()
+    named, state = {cell["name"]: cell for cell in cells}, look()
     while True:
         left = deadline - time.monotonic()
         if left < STOP:  # a run of RL saves its state first, a verifier its training: both go on from there
             running.stop(at_once=left < KILL)
         for name, code in running.ended():
-            how, what = ending(name, kinds[name], code, running.told(name), begun[name])
+            how, what = ending(name, named[name]["kind"], code, running.told(name), begun[name], len(running))
+            if how == CROWDED:
+                running.most -= 1
+                waiting.insert(0, named[name])
+                print(f"{name} {what}, with at most {counted(running.most, 'cell')} at a time from now on", flush=True)
+                continue
             note(look(), {name: how} if how else {})
             state = look()
             if not what:
@@ -164,11 +172,13 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
         time.sleep(LOOK_SECONDS)
 
 
-def ending(name: str, kind: str, code: int, told: bool, began: float) -> tuple[str, str]:
+def ending(name: str, kind: str, code: int, told: bool, began: float, others: int = 0) -> tuple[str, str]:
     """How a command ended that left no finished run: for the ledger ("" where that says nothing of its cell), and in words. Both are ""
-    where all is well, or where the slice was over. told: whether it was told to stop. began: in seconds, as time.time().
+    where all is well, or where the slice was over. told: whether it was told to stop. began: in seconds, as time.time(). others: that
+    run beside it.
 
-    A failure is what the store tracks as one. What hung for longer than cells take, and was killed for it, counts as killed.
+    A failure is what the store tracks as one. What hung for longer than cells take, and was killed for it, counts as killed. What found
+    too little memory beside others, CROWDED, is begun again.
     """
     if told:
         hung = code == -signal.SIGKILL and time.time() - began > SECONDS[kind]
@@ -179,7 +189,9 @@ def ending(name: str, kind: str, code: int, told: bool, began: float) -> tuple[s
         return "killed", f"was killed (signal {-code})"
     if code in FROM_OUTSIDE:
         return "killed", "was interrupted"
-    if code != UsageError.exit_code and tracked_as_failed(name, began):
+    if code != UsageError.exit_code and (error := tracked_failure(name, began)) is not None:
+        if error.startswith(OUT_OF_MEMORY) and others:
+            return CROWDED, "found too little memory beside others, which is not counted: it begins again"
         return "failed", "failed"
     return "", f"ended with {code} without a failed run, which is not counted"
 
