@@ -15,7 +15,7 @@ import numpy as np
 from analysis import style
 from analysis.captions import Caption, write_captions
 from analysis.causal import Equivalence
-from analysis.foretelling_answer import ANY, METRICS, Answer, answer
+from analysis.foretelling_answer import ANY, FEWEST, METRICS, Answer, answer
 from analysis.foretelling_causal import MARGIN, moved
 from analysis.foretelling_runs import NO_RUN, PaidRun, Study, read_study
 from analysis.policies import PolicyRun
@@ -196,7 +196,9 @@ def markdown(study: Study, found: Answer) -> str:
             lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics])} |")
         lines += [
             "",
-            "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds.",
+            "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds. Each run makes these "
+            "attempts itself, and few of their tasks have both labels: so maps that keep all ranks may differ here in AUC within task. On "
+            "the frozen pool they do not (`check.py`).",
             "",
         ]
     lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]
@@ -232,6 +234,11 @@ def _points_changed(one: Equivalence) -> str:
     return estimate(100 * one.difference, (100 * one.low, 100 * one.high), 1, signed=True)
 
 
+def _of_design(verifiers: int) -> str:
+    """What is wrong with the design, or that too few verifiers have an outcome to say so."""
+    return "The design is not met" if verifiers >= FEWEST else "The design cannot be judged by these runs yet"
+
+
 def caption(study: Study, found: Answer) -> Caption:
     """What a reader of the figure alone has to know."""
     free = study.of("execution_free")
@@ -245,5 +252,5 @@ def caption(study: Study, found: Answer) -> Caption:
         "the band is the margin of equivalence (unnormalised: advantages not divided by the group's standard deviation).",
         f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "
         f"{len(study.left_out)} cells or runs left out, named in {NAME}.md."
-        + (f" The design is not met: {' '.join(found.faults)}" if found.faults else ""),
+        + (f" {_of_design(len(free))}: {' '.join(found.faults)}" if found.faults else ""),
     )

@@ -26,7 +26,8 @@ def page(study: PlannedStudy, folder: Path) -> tuple[Path, str] | None:
         f"# Figures of each sweep of {study.name.replace('_', ' ')}",
         "",
         "What they show is said in numbers on the page of the [results](../results.md), where it also stands what each level means. "
-        "The CSV beside a picture has its values.",
+        "The CSV beside a picture has its values. Where the lines below a picture name rules that need no verifier, they speak of the "
+        "sweep's last level alone.",
     ]
     last = ""
     for sweep, name, what in there:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from analysis import study_gallery, study_overview, study_references, study_repeats, study_table
+from analysis import study_answer, study_gallery, study_overview, study_references, study_repeats, study_table
 from analysis.marked_text import MarkedText
 from analysis.page_numbers import marks_of
 from analysis.planned_study import FILE, PlannedStudy
@@ -106,6 +106,7 @@ def as_marked(
         " sweeps are complete. [README.md](README.md) is the plan, written before the first of them ran; "
         "[ledger.csv](ledger.csv) has every cell. A cell that two sweeps have in common is trained once.\n\n"
     )
+    text.add(study_answer.as_marked(study))
     if any(group.tests for group in study.groups.values()):
         text.say(f"![All sweeps]({study_overview.NAME}.png)\n\n").say(f"*{study_overview.caption(study)}*\n\n")
     if gallery:

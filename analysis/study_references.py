@@ -12,7 +12,7 @@ from analysis.marked_text import MarkedText
 from analysis.page_numbers import plain
 from analysis.planned_study import PlannedStudy
 from analysis.study_effects import OWN, pool_value
-from analysis.tracked import SweepRuns
+from analysis.tracked import SweepRuns, mean_over_seeds
 from rmlab.metrics.sweep_levels import FAMILY
 from rmlab.wording import number
 
@@ -27,6 +27,8 @@ RULES = {
     "length": "rule: length of the attempt",
 }
 """Baselines that are shown, and their names; see `rmlab.metrics.baselines`."""
+BOUND = "oracle"
+"""No rule that could be beaten."""
 
 
 def rows(study: PlannedStudy) -> list[dict[str, Any]]:
@@ -47,6 +49,8 @@ def rows(study: PlannedStudy) -> list[dict[str, Any]]:
         row = shared.setdefault(key, {"kind": "baseline", "sweeps": "", "trainings": len(values[FAMILY[0]])})
         row["sweeps"] = f"{row['sweeps']} {group.sweep}".strip()
         row |= {metric: float(np.mean(value)) if value else None for metric, value in values.items()}
+        for metric, (low, high) in _intervals(group).items():
+            row |= {f"{metric}_low": low, f"{metric}_high": high}
     found += [row | {"name": row["sweeps"].split()[0]} for row in shared.values()]
     for rule, of_rule in groups[0].cells[0].baselines.items():
         if rule in RULES and "rm_at_k" in of_rule:
@@ -61,6 +65,18 @@ def _baseline(group: SweepRuns) -> dict[str, list[float]]:
     arm = next(arm for arm in group.arms if group.at(group.baseline, arm))
     cells = sorted(group.at(group.baseline, arm), key=lambda cell: cell.seed)
     return {metric: [v for cell in cells if (v := pool_value(cell, metric, OWN)) is not None] for metric in METRICS}
+
+
+def _intervals(group: SweepRuns) -> dict[str, tuple[float, float]]:
+    """Of best of k and of AUC within task of the baseline's trainings: the mean of their 95 % intervals' ends, over tasks."""
+    arm = next(arm for arm in group.arms if group.at(group.baseline, arm))
+    cells = group.at(group.baseline, arm)
+    k = max(cells[0].report["rm_at_k"], key=int)
+    ends = {
+        "rm_at_k": mean_over_seeds(cells, "rm_at_k", k),
+        "auc_within_task": mean_over_seeds(cells, "auc_within_task"),
+    }
+    return {metric: (low, high) for metric, (_, low, high) in ((m, e) for m, e in ends.items() if e) if low == low}
 
 
 def as_marked(study: PlannedStudy, found: list[dict[str, Any]]) -> MarkedText:
@@ -97,4 +113,30 @@ def as_marked(study: PlannedStudy, found: list[dict[str, Any]]) -> MarkedText:
             if row.get(metric) is not None:
                 text.number(number(row[metric]), f"kind={row['kind']} name={plain(row['name'])}", metric)
         text.say(" |\n")
-    return text.say("\n")
+    text.say("\n")
+    return text.add(_beside_rules(group, found))
+
+
+def _beside_rules(group: SweepRuns, found: list[dict[str, Any]]) -> MarkedText:
+    """Whether the first baseline's intervals lie above the best rule that needs no verifier; of each metric a sentence."""
+    text = MarkedText(f"{NAME}.csv")
+    baseline = next((row for row in found if row["kind"] == "baseline" and group.sweep in row["sweeps"].split()), None)
+    rules = [row for row in found if row["kind"] == "rule" and row["name"] != BOUND]
+    for metric in ("rm_at_k", "auc_within_task"):
+        known = [row for row in rules if row.get(metric) is not None]
+        if baseline is None or baseline.get(f"{metric}_low") is None or not known:
+            continue
+        best = max(known, key=lambda row: row[metric])
+        where = f"kind=baseline name={plain(baseline['name'])}"
+        text.say(" " if text.text else "").say(
+            f"The interval over tasks of the first baseline's {metric_words(group, metric)}, ["
+        )
+        text.number(number(baseline[f"{metric}_low"]), where, f"{metric}_low").say(", ")
+        text.number(number(baseline[f"{metric}_high"]), where, f"{metric}_high").say("], ")
+        text.say("lies above" if baseline[f"{metric}_low"] > best[metric] else "does not lie above")
+        rule = RULES[best["name"]].removeprefix("rule: ")
+        text.say(f' the best rule without a verifier, "{rule}" (').number(
+            number(best[metric]), f"kind=rule name={best['name']}", metric
+        )
+        text.say("; unpaired).")
+    return text.say("\n\n") if text.text else text

@@ -149,13 +149,14 @@ def _unbeaten(group: SweepRuns, words: str, *path: str) -> str:
 
 
 def not_above(group: SweepRuns, level: str, *path: str) -> list[str]:
-    """The baselines that a level's interval (first arm) does not lie above, each with its value.
+    """The baselines that a level's interval (first arm) does not lie above, each with its value on the attempts as that level shows them.
 
     The oracle, which picks a resolved attempt wherever there is one, is a bound and no baseline to beat.
     """
-    measured = mean_over_seeds(group.at(level, group.arms[0]), *path)
+    cells = group.at(level, group.arms[0])
+    measured = mean_over_seeds(cells, *path)
     found = []
-    for name, report in group.cells[0].baselines.items():
+    for name, report in cells[0].baselines.items() if cells else ():
         value: Any = report
         for key in path:
             value = (value or {}).get(key)

@@ -42,7 +42,7 @@ SHOWN = (
 )
 
 
-@app.command(epilog="Example: `rmlab compare data_scale=4000 data_scale=1000 --sweep data_scale`")
+@app.command(epilog="Example: `rmlab compare data_scale=1000 data_scale=4000 --sweep data_scale`")
 def compare(
     a: Annotated[
         str | None,
@@ -62,7 +62,7 @@ def compare(
         str | None,
         typer.Option(
             help="Compare A and B as levels of this sweep, paired by seed. B is the baseline: Holm's correction covers the tests of all "
-            "levels against B, so exchanging A and B changes p."
+            "levels against B. If one of the two is the sweep's own baseline, that one is B."
         ),
     ] = None,
     preset: Annotated[

@@ -1,11 +1,13 @@
 """`rmlab compare LEVEL LEVEL --sweep NAME`: do two levels of a sweep differ, or only their seeds, or only these tasks?
 
 All levels of the sweep are tested against the second one, so that the variance between seeds is pooled and Holm's
-correction covers the sweep, whichever row is read. With `--halves` the seeds of one level are compared with each other: how
+correction covers the sweep, whichever row is read. The sweep's own baseline is the second one wherever it is one of the two: the verdict
+is then that of the sweep's figures and pages. With `--halves` the seeds of one level are compared with each other: how
 often does the test report a difference that does not exist?
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,8 @@ def compare_levels(
 ) -> dict[str, Any]:
     """Prints by how much level a is above level b in every arm (as one JSON object where `as_json`) and returns it.
 
-    a, b: levels, or FACTOR=LEVEL. source: a store or a bundle, None = the project's own store.
+    a, b: levels, or FACTOR=LEVEL; where a is the sweep's baseline they are exchanged. source: a store or a bundle, None = the project's
+    own store.
     Raises UsageError for a sweep, preset or level that has no finished run.
     """
     from rmlab.metrics.sweep_levels import distinct
@@ -34,6 +37,9 @@ def compare_levels(
         raise UsageError(
             f"{a} and {b} are the same level; `rmlab compare --halves` compares a level's seeds with each other"
         )
+    if high == group.baseline:
+        high, low = low, high
+        print(f"{low} is the sweep's baseline, so it is B here, and {high} is A", file=sys.stderr)
     group = replace(group, baseline=low)
     tests = [(arm, test) for (arm, level, _), test in group.tests.items() if level == high]
     tested = len(distinct(list(group.tests.values())))
@@ -52,7 +58,7 @@ def compare_levels(
         _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
         print(
             f"Differences A - B, paired by seed. B = {low} is the baseline: p (Holm) is corrected over the {counted(tested, 'test')} of "
-            f"all levels against {low}, so exchanging A and B changes it."
+            f"all levels against {low}."
         )
     return comparison
 
