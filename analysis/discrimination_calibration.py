@@ -12,7 +12,9 @@ import yaml
 
 from analysis import level_tests, style, sweep_table
 from analysis.registry import Needs, figure
+from analysis.study_effects import scored_share, scores_all
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
+from rmlab.wording import listed
 
 PAPER = Path(__file__).parent / "paper_reported.yaml"
 AUCS = {
@@ -23,6 +25,8 @@ AUCS = {
 FLOORS = {"ece_noise_floor": ("0.6", "noise floor"), "ece_noise_floor_task": ("0.35", "noise floor with task effect")}
 REPORTED = {"ece": "ECE", "rm_at_32": "RM@32"}
 PAPER_LEVELS = {"data_scale": "training samples", "context_length": "tokens", "label_ratio": "resolved : unresolved"}
+BETWEEN_ARMS = 0.3
+"""Of the distance between two levels that are words."""
 LINES, MARKS = "Lines", "Marks (levels are words, lines between them would mean nothing)"
 ECE = ("#009E73", "ECE (10 bins of equal width)")
 
@@ -40,9 +44,10 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         left, right = axes[0, :2]
         place = style.level_axis((left, right), sweep.levels, sweep.numbers)
         for arm, dash in zip(sweep.arms, style.DASHES, strict=False):
+            own = places_of_arm(sweep, arm, place)
             for number, (metric, (colour, _)) in enumerate(AUCS.items()):
-                series(left, sweep, arm, metric, beside(left, place, number - 1), colour, dash, rows)
-            series(right, sweep, arm, "ece_width_10", place, ECE[0], dash, rows)
+                series(left, sweep, arm, metric, beside(left, own, number - 1), colour, dash, rows)
+            series(right, sweep, arm, "ece_width_10", own, ECE[0], dash, rows)
         floors(right, sweep, sweep.arms[0], place, rows)
         baselines(left, sweep.cells[0], rows)
         left.axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1)
@@ -57,10 +62,29 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             drawn,
             f"{sweep.note()}\n{LINES if sweep.numbers else MARKS}: mean over seeds; bars: their 95 % intervals over tasks, "
             f"averaged; dots: single seeds. Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.\n"
-            f"{level_tests.note(sweep)} *: differs from the baseline level (AUC within task, ECE).\n"
+            f"{level_tests.note(sweep)} *: differs from the baseline level (AUC within task, ECE).{unscored(sweep)}\n"
             + " ".join(sweep_table.unbeaten_auc(sweep)),
         )
         return style.save(drawn, sweep.folder(out), "discrimination_calibration", rows)
+
+
+def places_of_arm(sweep: SweepRuns, arm: str, place: dict[str, float]) -> dict[str, float]:
+    """Where an arm's levels lie: those that are words have nothing between them, so that several arms have room beside each other."""
+    if sweep.numbers:
+        return place
+    step = sweep.arms.index(arm) - (len(sweep.arms) - 1) / 2
+    return {level: x + BETWEEN_ARMS * step for level, x in place.items()}
+
+
+def unscored(sweep: SweepRuns) -> str:
+    """A sentence where a level does not score every attempt; "" elsewhere."""
+    shares = [
+        f"{scored_share(sweep, (arm, level)):.2f} at {level}" + (f" ({arm})" if arm else "")
+        for arm in sweep.arms
+        for level in sweep.levels
+        if sweep.at(level, arm) and not scores_all(sweep, (arm, level))
+    ]
+    return f" AUC and ECE are of scored attempts alone, a share of {listed(shares)}." if shares else ""
 
 
 def legend_entries(sweep: SweepRuns) -> list[Any]:
@@ -78,10 +102,22 @@ def legend_entries(sweep: SweepRuns) -> list[Any]:
     entries.append(Line2D([], [], color=style.REFERENCE, linestyle=":", linewidth=1, label=style.CHANCE))
     if len(sweep.arms) > 1:
         entries += [
-            Line2D([], [], color="0.2", linestyle=d, label=f"arm {a}")
+            Line2D(
+                [],
+                [],
+                color="0.2",
+                linestyle=d if sweep.numbers else "none",
+                marker=mark_of(sweep, a),
+                label=f"arm {a}",
+            )
             for a, d in zip(sweep.arms, style.DASHES, strict=False)
         ]
     return entries
+
+
+def mark_of(sweep: SweepRuns, arm: str) -> str:
+    """The marker of an arm's means."""
+    return "o" if arm == sweep.arms[0] else "s"
 
 
 def series(
@@ -103,7 +139,7 @@ def series(
         yerr=[[max(m - low, 0) for m, low, _ in shown.values()], [max(high - m, 0) for m, _, high in shown.values()]],
         color=colour,
         linestyle=dash if sweep.numbers else "none",
-        marker="o" if arm == sweep.arms[0] else "s",
+        marker=mark_of(sweep, arm),
         markersize=3.5,
         elinewidth=0.9,
         capsize=2,

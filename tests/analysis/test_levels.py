@@ -218,10 +218,13 @@ def test_two_levels_on_the_command_line(words, tmp_path, capsys):
     assert "higher" in shown
     assert "B = usual is the baseline: p (Holm) is corrected over the 6 tests of all levels against usual" in shown
     other = compare("usual", "good", "mixture", as_json=True)
-    assert {t["metric"]: t["difference"] for t in other["tests"]} == pytest.approx(
-        {t["metric"]: -t["difference"] for t in found["tests"]}
-    )
-    assert json.loads(capsys.readouterr().out) == other
+    assert other == found, "the verdict of the sweep's pages, whichever is named first"
+    said = capsys.readouterr()
+    assert said.err == "usual is the sweep's baseline, so it is B here, and good is A\n"
+    assert json.loads(said.out) == other
+    others = compare("same", "good", "mixture")
+    assert (others["a"], others["b"]) == ("same", "good"), "of others the second one is the baseline"
+    capsys.readouterr()
     export_runs(words, tmp_path / "b.zip", show=False)
     assert compare("good", "usual", "mixture", source=str(tmp_path / "b.zip")) == found
     wrong = {
