@@ -71,8 +71,23 @@ def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
     for axis in (over_auc, over_ece):
         axis.set_ylabel("pass@1 after RL")
     over_ece.sharey(over_auc)
-    rows = [*_points(over_auc, study, "auc_within_task"), *_points(over_ece, study, "ece_width_10")]
-    return [*rows, *_metrics(metrics, found), *_causal(causal, found)]
+    panels = {
+        over_auc: _points(over_auc, study, "auc_within_task"),
+        over_ece: _points(over_ece, study, "ece_width_10"),
+        metrics: _metrics(metrics, found),
+        causal: _causal(causal, found),
+    }
+    for axis, rows in panels.items():
+        if not rows:
+            missing = (
+                "fewer than three seeds yet"
+                if axis is causal
+                else "too few runs yet"
+                if axis is metrics
+                else "no run yet"
+            )
+            axis.text(0.5, 0.5, missing, transform=axis.transAxes, ha="center", va="center", color="0.3")
+    return [row for rows in panels.values() for row in rows]
 
 
 def _legend() -> list[Any]:

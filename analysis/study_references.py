@@ -27,6 +27,7 @@ RULES = {
     "length": "rule: length of the attempt",
 }
 """Baselines that are shown, and their names; see `rmlab.metrics.baselines`."""
+FITTED = ("shape", "length")
 BOUND = "oracle"
 """No rule that could be beaten."""
 
@@ -114,6 +115,10 @@ def as_marked(study: PlannedStudy, found: list[dict[str, Any]]) -> MarkedText:
                 text.number(number(row[metric]), f"kind={row['kind']} name={plain(row['name'])}", metric)
         text.say(" |\n")
     text.say("\n")
+    if any(row["name"] in FITTED for row in found):
+        text.say(
+            "The rules of shape and length are fitted on the validation part: they are calibrated without telling attempts apart.\n\n"
+        )
     return text.add(_beside_rules(group, found))
 
 

@@ -172,6 +172,9 @@ def test_the_page_is_written_with_its_marks_and_another_digit_is_found(
     text = (folder / "results.md").read_text()
     assert "15 of 18 trainings are finished and 1 of 2 sweeps are complete. [README.md]" in text
     assert "Trainings that failed: 0; cells" in text
+    row = told(folder, sweep="label_ratio", pool="own", metric="auc_within_task")
+    answer = f"- **AUC within task**: {float(row['difference']):+.3f} in label_ratio at 1:4.\n"
+    assert answer in text[: text.index("## ")]
     assert "or a later run took their place: 1.\n" in text
     assert "![All sweeps](study_overview.png)" in text
     _, marks = marks_of(folder / "results.md")
