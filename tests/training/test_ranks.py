@@ -60,7 +60,10 @@ def first_model(kind: str) -> Any:
     model = scratch_model(EXPERTS if kind == "experts" else replace(SHAPE, layers=3), 21, seed=0)
     if kind == "adapters":
         return with_adapters(model, LoraConfig(rank=2), seed=0)
-    return ScalarModel(model) if kind == "scalar" else model
+    if kind == "scalar":  # its language model's own head, not tied here, learns nothing and must not decay
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+        return ScalarModel(model)
+    return model
 
 
 def scalar_loss(model: Any, part: Any, pad_id: int, device: Any, routing: Any) -> torch.Tensor:
