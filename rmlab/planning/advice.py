@@ -102,7 +102,8 @@ def ways(question: Question) -> Iterator[tuple[str, dict[str, Any], int]]:
     pretrained = question.value("model.pretrained") or question.value("start")
     adapted = {"lora.rank": RANK} if question.value("lora.rank") == 0 and pretrained else {}
     whole = question.spreads and question.value("runtime.parallel") is not Parallel.fsdp
-    sharded = {"runtime.parallel": Parallel.fsdp} if whole else {}  # a model that fits may leave too little for long attempts
+    # a model that each GPU holds whole may leave too little for long attempts
+    sharded = {"runtime.parallel": Parallel.fsdp} if whole else {}
     if cut:
         yield "time", cut, gpus
     if again:
