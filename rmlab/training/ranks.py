@@ -69,6 +69,17 @@ class Ranks:
             all_reduce(value)
         return value
 
+    def all_say(self, number: int) -> bool:
+        """Whether all ranks give the same number."""
+        if self.number == 1:
+            return True
+        import torch
+        from torch.distributed import ReduceOp, all_reduce
+
+        most = torch.tensor([number, -number], device=self.device)
+        all_reduce(most, ReduceOp.MAX)
+        return int(most.sum()) == 0
+
     def wait(self) -> None:
         """Until all ranks are here."""
         if self.number > 1:
