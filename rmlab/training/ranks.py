@@ -102,9 +102,9 @@ def fits_whole(learning: float, frozen: float, memory: float) -> bool:
 
 
 def dealt(parts: Sequence[Part], ranks: Ranks) -> list[tuple[Part, bool]]:
-    """The parts of this rank, and whether each counts: every rank gets as many, because those that share a model out compute each layer
-    at the same time, and one that has read nothing has no gradients to add; where they do not come out even, the last ranks read a
-    part that counts for another one once more, for nothing."""
+    """The parts of this rank, and whether each counts: every rank gets as many, because those of a sharded model compute each layer at
+    the same time, and one that has read nothing has no gradients to add; where they do not come out even, the last ranks read a part
+    that counts for another one once more, for nothing."""
     mine = [(part, True) for part in parts[ranks.index :: ranks.number]]
     missing = -(-len(parts) // ranks.number) - len(mine)
     return mine + [(parts[0], False)] * missing if missing else mine
