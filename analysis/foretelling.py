@@ -232,8 +232,8 @@ def _left_out(study: Study) -> list[str]:
     for block in study.blocks:
         names = [cell["name"] for cell in study.cells if cell["block"] == block and cell["name"] in missing]
         if names:
-            which = "all" if len(names) == study.planned(block) else ", ".join(names)
-            lines.append(f"- left out: {len(names)} of {study.planned(block)} {block}: {NO_RUN}: {which}")
+            which = "" if len(names) == study.planned(block) else f": {', '.join(names)}"
+            lines.append(f"- left out: {len(names)} of {study.planned(block)} {block}: {NO_RUN}{which}")
     return lines
 
 

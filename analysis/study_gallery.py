@@ -25,9 +25,8 @@ def page(study: PlannedStudy, folder: Path) -> tuple[Path, str] | None:
     lines = [
         f"# Figures of each sweep of {study.name.replace('_', ' ')}",
         "",
-        "What they show is said in numbers on the page of the [results](../results.md), where it also stands what each level means. "
-        "The CSV beside a picture has its values. Where the lines below a picture name rules that need no verifier, they speak of the "
-        "sweep's last level alone.",
+        "The [results](../results.md) give in numbers what these figures show, and say what each level means. The CSV beside a picture "
+        "has its values. Where the lines below a picture name rules that need no verifier, they speak of the sweep's last level alone.",
     ]
     last = ""
     for sweep, name, what in there:

@@ -46,8 +46,8 @@ def full_memory(error: BaseException) -> RmlabError | None:
         if _others and (others := _others())
         else RmlabError(
             f"the memory of the GPU is too small for this work, {alone}: {said}. Smaller batches "
-            "(training.micro_batch_size=1), activations that are made again (training.checkpointing=true) or fewer tokens "
-            "(prompt.max_tokens) need less; `rmlab plan` says how much."
+            "(training.micro_batch_size=1), activations that are made again (training.checkpointing=true), on several GPUs a sharded "
+            "model (runtime.parallel=fsdp), or fewer tokens (prompt.max_tokens) need less; `rmlab plan` says how much."
         )
     )
     told.__cause__ = error

@@ -5,6 +5,7 @@ import json
 import platform
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.registry import registered
+from rmlab.commands import figures
 from rmlab.commands.compare_levels import compare_halves
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import UsageError
+from rmlab.files import write_text
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.reading import open_bundle
@@ -165,6 +168,27 @@ def test_pages_of_several_sweeps_are_drawn_into_a_folder_of_each(runs_folder: Pa
         "pages/label_ratio/table.csv",
     ]
     assert [path.read_text().count("\n") for path in drawn] == [2, 2]
+
+
+def test_a_figure_of_no_sweep_stands_on_the_page_itself(
+    runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(place: str, out: Path) -> list[Path]:
+        write_text(out / place, "drawn")
+        return [out / place]
+
+    places = {
+        "data_scale/smoke-c0/table.csv": ["data_scale/smoke-c0"],
+        "label_ratio/smoke-c1/table.csv": ["label_ratio/smoke-c1"],
+    }
+    places["rl/foretelling/foretelling.csv"] = []
+    drawings = [figures._Drawing(place, folders, partial(draw, place)) for place, folders in places.items()]
+    monkeypatch.setattr(figures, "_chosen", lambda *_: drawings)
+    track(Store.open(None), tmp_path, "data_scale", "100", 0, 1.0, place=0, baseline="100", control="c0")
+    drawn = draw_figures(page=tmp_path / "page")
+    assert [path.relative_to(tmp_path / "page").as_posix() for path in drawn] == [
+        *("data_scale/table.csv", "label_ratio/table.csv", "foretelling.csv")
+    ]
 
 
 def test_all_that_travels_is_small() -> None:

@@ -99,14 +99,12 @@ def draw_figures(
         folders = list(dict.fromkeys(folder for drawing in drawings for folder in drawing.folders))
         apart = _apart(folders, where)
         with tempfile.TemporaryDirectory(prefix="rmlab-page-") as scratch:
-            paths = _drawn(drawings, Path(scratch))
-            if not apart:
-                return onto_page(paths, page)
-            return [
-                path
-                for folder, name in apart.items()
-                for path in onto_page([own for own in paths if Path(scratch, folder) in own.parents], page / name)
-            ]
+
+            def place(path: Path) -> Path:
+                names = (name for folder, name in apart.items() if Path(scratch, folder) in path.parents)
+                return page / next(names, "")
+
+            return [copy for path in _drawn(drawings, Path(scratch)) for copy in onto_page([path], place(path))]
 
 
 def _apart(folders: Sequence[str], source: str) -> dict[str, str]:
@@ -117,8 +115,8 @@ def _apart(folders: Sequence[str], source: str) -> dict[str, str]:
     names = {folder: folder.partition("/")[0] for folder in folders}
     if len(set(names.values())) < len(folders) or "rl" in names.values():
         raise UsageError(
-            f"{source} holds runs that do not share figures, and a page can show only one of: {', '.join(folders)}. "
-            "Choose one with --group."
+            f"{source} holds runs that do not share figures, and a page can show only one group of a sweep or of RL runs: "
+            f"{', '.join(folders)}. Choose one with --group."
         )
     return names
 
@@ -237,7 +235,12 @@ def study(
         ),
     ] = False,
     page: Annotated[
-        bool, typer.Option("--page", help="Write into FOLDER itself: ledger, table, overview, and the page results.md.")
+        bool,
+        typer.Option(
+            "--page",
+            help="Write into FOLDER itself: ledger, table, overview, the page results.md, and figures/README.md where figures of its "
+            "sweeps lie beside it.",
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/NAME/ in the runs folder.")

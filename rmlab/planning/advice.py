@@ -81,8 +81,8 @@ def configured_gpus(settings: Any) -> int:
 
 
 def ways(question: Question) -> Iterator[tuple[str, dict[str, Any], int]]:
-    """Kind, values and GPUs of each change, least intrusive first: smaller batches at once, activations made again, adapters, more GPUs,
-    a shorter context."""
+    """Kind, values and GPUs of each change, least intrusive first: smaller batches at once, activations made again, a sharded model,
+    adapters, more GPUs, a shorter context."""
     gpus, context = question.gpus, question.value("prompt.max_tokens")
     smaller = {
         "training.micro_batch_size": 1,
@@ -101,18 +101,24 @@ def ways(question: Question) -> Iterator[tuple[str, dict[str, Any], int]]:
     again = {"training.checkpointing": True} if question.value("training.checkpointing") is False else {}
     pretrained = question.value("model.pretrained") or question.value("start")
     adapted = {"lora.rank": RANK} if question.value("lora.rank") == 0 and pretrained else {}
+    whole = question.spreads and question.value("runtime.parallel") is not Parallel.fsdp
+    # a model that each GPU holds whole may leave too little for long attempts
+    sharded = {"runtime.parallel": Parallel.fsdp} if whole else {}
     if cut:
         yield "time", cut, gpus
     if again:
         yield "time", again, gpus
         yield "time", cut | again, gpus
+    if sharded and gpus > 1:
+        yield "time", cut | again | sharded, gpus
     if adapted:
         yield "adapters", adapted | cut | again, gpus
     if question.spreads:
         for many in (many for many in MORE_GPUS if many > gpus):
-            yield "GPUs", cut | again, many
-            if adapted:
-                yield "adapters", adapted | cut | again, many
+            for values in [cut | again, cut | again | sharded] if sharded else [cut | again]:
+                yield "GPUs", values, many
+                if adapted:
+                    yield "adapters", adapted | values, many
     while context is not None and (context := context // 2) >= LEAST_CONTEXT:
         yield "context", cut | again | {"prompt.max_tokens": context}, gpus
         if adapted:

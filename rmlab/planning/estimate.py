@@ -245,7 +245,7 @@ def estimate(work: Work, card: Card, gpus: int = 1, mfu: float | None = None) ->
 
 
 def _is_sharded(phase: Phase, card: Card, parallel: Parallel) -> bool:
-    """Whether several cards share out the model of a training, as `rmlab.training.replicas.spread` decides."""
+    """Whether the model of a training is sharded over several cards, as `rmlab.training.replicas.spread` decides."""
     if not isinstance(phase, TrainingPhase):
         return False
     if parallel is not Parallel.auto:

@@ -1,7 +1,7 @@
 """A training state on disk, so that a killed run continues exactly where it was, on however many GPUs it then has.
 
 One process, or rank 0 of several that have the whole model each, writes one safetensors file (weights, moments of the optimiser, the
-state of the random generators; step and history as JSON in its header); several processes that share a model out write a folder with
+state of the random generators; step and history as JSON in its header); several processes with a sharded model write a folder with
 one file each, which holds their rows of every weight. Either is renamed into place as a whole, so there is always the last checkpoint
 or the one before. Nothing is unpickled.
 """

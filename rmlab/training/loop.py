@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint, fingerprint_lines, hashed_fields
 from rmlab.progress import progress
 from rmlab.stopping import interrupt_asks_to_stop, stop_asked
@@ -167,11 +168,16 @@ def train_loop(
     run: fingerprint of everything that decides what is learned (`run_identity`); a checkpoint of another run is refused.
     checkpoint: file for exact resume, written when `runtime.checkpoint_seconds` have gone by since the last, when the training
     is asked to stop, and at the end of one that took longer than that; its owner removes it. log, watch: are told what was
-    before a resume first. ranks: that train it together. Raises RmlabError where the loss is no longer finite, Stopped or
-    KeyboardInterrupt (with a checkpoint) where it was asked to stop.
+    before a resume first. ranks: that train it together. Raises RmlabError where the loss is no longer finite, DataError where
+    ranks find different checkpoints, Stopped or KeyboardInterrupt (with a checkpoint) where it was asked to stop.
     """
     loaded = load_checkpoint(checkpoint, model, adam, run, ranks) if checkpoint else None
     state = _restored(loaded) if loaded else TrainingState()
+    if not ranks.all_say(state.step):
+        raise DataError(
+            f"{checkpoint}: not all processes of this run find the same checkpoint. The runs folder ($RMLAB_RUNS) must be one folder that "
+            "all its machines reach."
+        )
     if recipe.restore:
         recipe.restore(state)
     for row in state.history if log else ():

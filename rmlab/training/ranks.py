@@ -69,6 +69,17 @@ class Ranks:
             all_reduce(value)
         return value
 
+    def all_say(self, number: int) -> bool:
+        """Whether all ranks give the same number."""
+        if self.number == 1:
+            return True
+        import torch
+        from torch.distributed import ReduceOp, all_reduce
+
+        most = torch.tensor([number, -number], device=self.device)
+        all_reduce(most, ReduceOp.MAX)
+        return int(most.sum()) == 0
+
     def wait(self) -> None:
         """Until all ranks are here."""
         if self.number > 1:
@@ -91,8 +102,9 @@ def fits_whole(learning: float, frozen: float, memory: float) -> bool:
 
 
 def dealt(parts: Sequence[Part], ranks: Ranks) -> list[tuple[Part, bool]]:
-    """The parts of this rank, and whether each counts: every rank gets as many, because all ranks compute each layer at the same
-    time; where they do not come out even, the last ranks read a part that counts for another one once more, for nothing."""
+    """The parts of this rank, and whether each counts: every rank gets as many, because those of a sharded model compute each layer at
+    the same time, and one that has read nothing has no gradients to add; where they do not come out even, the last ranks read a part
+    that counts for another one once more, for nothing."""
     mine = [(part, True) for part in parts[ranks.index :: ranks.number]]
     missing = -(-len(parts) // ranks.number) - len(mine)
     return mine + [(parts[0], False)] * missing if missing else mine

@@ -60,15 +60,14 @@ BUCKET = 2**26
 
 
 def add_gradients(model: Any, ranks: Ranks) -> None:
-    """Gives each rank the sum of all ranks' gradients. One that has none for a weight, because nothing that it read asked for it, adds
-    zeros."""
+    """Gives each rank the sum of all ranks' gradients.
+
+    Every rank has read something (`rmlab.training.ranks.dealt`), so all have gradients of the same weights. A weight that no loss asks
+    for, such as a language model's own head below a scalar one, has none on any: it gets no zeros, by which it would decay.
+    """
     from torch.distributed import all_reduce
 
-    learning = [weight for weight in model.parameters() if weight.requires_grad]
-    for weight in learning:
-        if weight.grad is None:
-            weight.grad = torch.zeros_like(weight)
-    gradients: list[torch.Tensor] = [weight.grad for weight in learning]
+    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     for bucket in _buckets(gradients):
         message = torch.cat([gradient.flatten() for gradient in bucket])
         all_reduce(message)

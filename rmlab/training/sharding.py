@@ -104,7 +104,7 @@ def ranks_of(model: Any) -> Ranks:
 
 
 def within(model: Any, function: Callable[..., Answer], *more: Any) -> Answer:
-    """function(model, *more); of a model that is shared out, while the weights that it asks for are put together."""
+    """function(model, *more); of a sharded model, while the weights that it asks for are put together."""
     return model.within(function, *more) if is_sharded(model) else function(model, *more)
 
 

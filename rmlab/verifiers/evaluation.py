@@ -97,7 +97,7 @@ def judge(
 
 
 def assist(verifier: Verifier, material: VerifierData, config: EvaluationConfig, *, autocast: Autocast) -> None:
-    """What the other ranks do while rank 0 judges a verifier that they share: they score the same sets in the same order as `judge`."""
+    """What the other ranks do while rank 0 judges the verifier that all trained: they score the same sets in the same order as `judge`."""
     for encoded in (material.validation, material.evaluation, *material.pools.values()):
         if encoded:
             verifier.score(encoded, batch_tokens=config.batch_tokens, autocast=autocast)

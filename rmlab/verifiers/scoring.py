@@ -50,7 +50,8 @@ def score_ids(
     show: bool = False,
     title: str = "score",
 ) -> NDArray[np.float64]:
-    """score_N of N prompts (token ids, none empty), each in [0, 1].
+    """score_N of N prompts (token ids, none empty), each in [0, 1]. Where several ranks have the model, all of them have to call this
+    with the same prompts, and each gets all scores.
 
     batch_tokens: that a batch reads, padding included; a longer prompt makes a batch of its own. autocast: a context for lower
     arithmetic, such as `Accelerator.autocast`. shared: what prompts have in common at their start is read once, without padding;
@@ -60,35 +61,24 @@ def score_ids(
     place_N, prompts = distinct(prompts)
     if is_sharded(model):
         return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)[place_N]
+
+    def score(some: Sequence[Prompt], show: bool) -> NDArray[np.float64]:
+        return _scores(model, some, answer, pad_id, batch_tokens, autocast, shared, fused, show, title)
+
     ranks = ranks_of(model)
-    if ranks.number > 1:
-        own = _own_share(prompts, ranks)
-        scored = (
-            np.zeros(0)
-            if not own
-            else _scores(
-                model,
-                [prompts[i] for i in own],
-                answer,
-                pad_id,
-                batch_tokens,
-                autocast,
-                shared,
-                fused,
-                show and ranks.is_first,
-                title,
-            )
-        )
-        score_U = torch.zeros(len(prompts), dtype=torch.float64, device=ranks.device)
-        score_U[own] = torch.from_numpy(scored).to(ranks.device)
-        total_U: NDArray[np.float64] = ranks.total(score_U).cpu().numpy()
-        return total_U[place_N]
-    return _scores(model, prompts, answer, pad_id, batch_tokens, autocast, shared, fused, show, title)[place_N]
+    if ranks.number == 1:
+        return score(prompts, show)[place_N]
+    own = _own_share(prompts, ranks)
+    score_U = torch.zeros(len(prompts), dtype=torch.float64, device=ranks.device)
+    if own:  # none, where there are few prompts
+        score_U[own] = torch.from_numpy(score([prompts[i] for i in own], show and ranks.is_first)).to(ranks.device)
+    total_U: NDArray[np.float64] = ranks.total(score_U).cpu().numpy()
+    return total_U[place_N]
 
 
 def _own_share(prompts: Sequence[Prompt], ranks: Ranks) -> list[int]:
     """Those of the prompts that a rank scores which has the whole model: a run of their lexicographic order, so that what they have in
-    common at their start is seldom read twice, with as many tokens as every other rank's."""
+    common at their start is seldom read twice, with about as many tokens as every other rank's. Of few prompts a rank may get none."""
     ordered = sorted(range(len(prompts)), key=lambda i: np.asarray(prompts[i], ">i4").tobytes())
     before_U = np.cumsum([0, *(len(prompts[i]) for i in ordered)])[:-1]
     share_U = before_U * ranks.number // max(sum(map(len, prompts)), 1)
@@ -151,7 +141,7 @@ def _on_ranks(
     show: bool,
     title: str,
 ) -> NDArray[np.float64]:
-    """score_N of a model that ranks share out. Each scores its part of the batches, so that all of them have to call this; the progress
+    """score_N of a sharded model. Each rank scores its part of the batches, so that all of them have to call this; the progress
     is that of rank 0."""
     ranks = ranks_of(model)
     score_N = torch.zeros(len(prompts), dtype=torch.float64, device=ranks.device)

@@ -74,7 +74,8 @@ def fit(
 ) -> "tuple[Verifier, Trained]":
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way.
 
-    Where several ranks train it, all of them call this, and each gets the model's part that it holds. logger: of rank 0.
+    Where several ranks train it, all of them call this, and each gets what it holds of the model: a part of every weight, or all of it.
+    logger: of rank 0.
     """
     from rmlab.training.batching import total_steps
     from rmlab.training.loop import step_metrics

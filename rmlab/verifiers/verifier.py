@@ -42,7 +42,7 @@ class Verifier:
     """model: a transformers causal language model, or one with a scalar head, on its device, in evaluation mode when it scores.
 
     dtype: arithmetic that it was trained in and scores in. adapters: folder of those that were merged into its weights. whole: what is
-    saved in its place where its model is shared out over several GPUs; rank 0 has it.
+    saved in its place where several GPUs train its model; rank 0 has it.
     """
 
     model: Any

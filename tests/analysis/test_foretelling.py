@@ -187,7 +187,7 @@ def test_a_bundle_gives_the_same_bytes_twice(
         table = {(row["kind"], row["block"], row["metric"]): row for row in csv.DictReader(file)}
     assert float(table["rho", "execution_free", "auc_within_task"]["p"]) < 0.05
     text = next(path for path in drawn[0] if path.suffix == ".md" and "caption" not in path.name).read_text()
-    assert "- left out: 24 of 24 hybrid: no finished run: all\n" in text
+    assert "- left out: 24 of 24 hybrid: no finished run\n" in text
     assert "24 of 24 execution_free, 0 of 8 second_seed, 0 of 24 hybrid" in text
 
 

@@ -135,6 +135,21 @@ def test_a_model_that_fits_is_whole_on_each_gpu(capsys: pytest.CaptureFixture[st
     assert "of each of 2, which holds a part of every weight, at the peak" in capsys.readouterr().out
 
 
+def test_sharding_is_told_where_a_whole_model_leaves_too_little_for_long_attempts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["data=real", "model=hf", "model.pretrained=Qwen3-1.7B", "prompt.max_tokens=131072"]
+    asked += ["training.checkpointing=true", "training.micro_batch_size=1"]
+    found = planned(capsys, "train", *asked, "runtime=multi_gpu", gpus=4)
+    assert not found["fits"]
+    ways = {tuple(way["settings"]): way["memory"] for way in found["fits_with"]}
+    sharded = planned(capsys, "train", *asked, "runtime=multi_gpu", "runtime.parallel=fsdp", gpus=4)
+    assert sharded["fits"]
+    assert ways[("runtime.parallel=fsdp",)] == sharded["memory"]["total"]
+    more = {tuple(way["settings"]) for way in planned(capsys, "train", *asked)["fits_with"]}
+    assert ("runtime.parallel=fsdp", "runtime=multi_gpu", "runtime.processes=2") in more
+
+
 def test_an_mfu_that_is_given_makes_the_time(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["data=real", "model=hf", "model.pretrained=Qwen3-0.6B"]
     found = planned(capsys, "train", *asked, mfu=0.5)

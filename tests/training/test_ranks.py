@@ -1,5 +1,6 @@
 """Several processes that train one model: the same losses and weights as one, checkpoints for any number of them."""
 
+import os
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -60,7 +61,10 @@ def first_model(kind: str) -> Any:
     model = scratch_model(EXPERTS if kind == "experts" else replace(SHAPE, layers=3), 21, seed=0)
     if kind == "adapters":
         return with_adapters(model, LoraConfig(rank=2), seed=0)
-    return ScalarModel(model) if kind == "scalar" else model
+    if kind == "scalar":  # its language model's own head, not tied here, learns nothing and must not decay
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+        return ScalarModel(model)
+    return model
 
 
 def scalar_loss(model: Any, part: Any, pad_id: int, device: Any, routing: Any) -> torch.Tensor:
@@ -175,6 +179,20 @@ def test_two_processes_train_what_one_does_and_resume_one_another(tmp_path: Path
     assert_alike(learn(Case(checkpoint=there)), alone[0])  # 2 -> 1
     with pytest.raises(DataError, match="another run"):
         learn(Case("experts", checkpoint=there))
+
+
+def learn_with_own_folders(checkpoint: Path) -> None:
+    """As on two machines whose runs folders are not one."""
+    number = os.environ["RANK"]
+    learn(Case(checkpoint=checkpoint.with_name(number) / checkpoint.name, parallel=Parallel.ddp))
+
+
+@pytest.mark.slow
+def test_ranks_that_find_different_checkpoints_are_refused(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    assert learn(Case(checkpoint=tmp_path / "0" / checkpoint.name, stop_after=2)) is None
+    with pytest.raises(DataError, match="not all processes of this run find the same checkpoint"):
+        run_ranks(partial(learn_with_own_folders, checkpoint), 2, tmp_path / "ranks.log", PRELOAD)
 
 
 def test_every_micro_batch_counts_on_one_rank_and_all_ranks_take_as_many() -> None:

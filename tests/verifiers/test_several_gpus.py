@@ -20,6 +20,8 @@ from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.training.config import SeveralGpusRuntimeConfig
+from rmlab.training.ranks import Ranks
+from rmlab.verifiers.scoring import _own_share
 from rmlab.verifiers.verifier import load_verifier
 from tests.command_line import rmlab_here
 from tests.forked_command import ForkedCommand
@@ -112,9 +114,26 @@ def test_the_number_of_gpus_is_in_no_hash(pool: Path) -> None:
     program = load_program("train_verifier")
     hashes = {
         program.identity(compose("train_verifier", overrides(pool, *more))).config_hash
-        for more in ((), ("runtime=multi_gpu",), ("runtime.processes=2", "runtime.offload=true"))
+        for more in (
+            (),
+            ("runtime=multi_gpu",),
+            ("runtime.processes=2", "runtime.offload=true", "runtime.parallel=fsdp"),
+        )
     }
     assert len(hashes) == 1
+
+
+def test_every_prompt_is_scored_by_one_rank_that_gets_its_share_of_the_tokens() -> None:
+    draw = np.random.default_rng(0)
+    for number in (1, 2, 3, 8):
+        for count in (0, 1, 2, 40):
+            prompts = [draw.integers(0, 300, size=draw.integers(1, 30)).astype(np.int32) for _ in range(count)]
+            shares = [_own_share(prompts, Ranks(number, index)) for index in range(number)]
+            assert sorted(i for share in shares for i in share) == list(range(count))
+            tokens = [sum(len(prompts[i]) for i in share) for share in shares]
+            assert max(tokens) - min(tokens) <= 2 * 30
+            in_order = [prompts[i].tolist() for share in shares for i in share]
+            assert in_order == sorted(in_order), "so that what has a start in common lies together"
 
 
 @pytest.mark.slow
