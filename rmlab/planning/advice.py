@@ -56,7 +56,7 @@ class Question:
     @property
     def spreads(self) -> bool:
         """Whether the program can train on several GPUs together."""
-        return self.value("runtime.processes") is not None
+        return self.program != "cross_validate" and self.value("runtime.processes") is not None
 
     def value(self, key: str) -> Any:
         """Of a dotted key; None where the program has none of that name."""

@@ -163,7 +163,12 @@ def test_several_gpus_are_refused_where_one_is_used(program: str, overrides: lis
 
 
 def test_more_gpus_are_no_advice_where_one_is_used(capsys: pytest.CaptureFixture[str]) -> None:
-    for program, start in (("warm-start", ["model=hf", "model.pretrained=Qwen3-32B"]), ("rl", ["start=Qwen3-32B"])):
+    large = ["model=hf", "model.pretrained=Qwen3-32B"]
+    for program, start in (
+        ("warm-start", large),
+        ("cross-validate", ["data=real", *large]),
+        ("rl", ["start=Qwen3-32B"]),
+    ):
         found = planned(capsys, program, *start)
         assert not found["fits"]
         assert not [word for way in found["fits_with"] for word in way["settings"] if "gpu" in word]
