@@ -69,6 +69,9 @@ def add_gradients(model: Any, ranks: Ranks) -> None:
 
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     for bucket in _buckets(gradients):
+        if len(bucket) == 1 and bucket[0].is_contiguous():  # a large one is sent as it lies
+            all_reduce(bucket[0])
+            continue
         message = torch.cat([gradient.flatten() for gradient in bucket])
         all_reduce(message)
         for gradient, added in zip(

@@ -119,11 +119,15 @@ def fit(
     )
     if not logger:
         gather(model, None)
+        if settings.lora.rank:
+            model = spread(None, dtype, ranks, settings.runtime.parallel)
         return Verifier(model, ready.tokenizer, settings.prompt, answer, dtype), took
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
     if ranks.number > 1:
         whole = gather(model, whole)
     verifier = finished_verifier(whole, ready.tokenizer, settings.prompt, answer, dtype, cell / "adapters")
+    if ranks.number > 1 and settings.lora.rank:  # with its adapters merged, as it is saved: other sums round otherwise
+        model = spread(verifier.model, dtype, ranks, settings.runtime.parallel)
     return verifier if ranks.number == 1 else replace(verifier, model=model, whole=verifier), took
 
 

@@ -18,6 +18,7 @@ from rmlab.models.heads import ScalarModel, last_scalar, pad_right
 from rmlab.models.load import scratch_model
 from rmlab.models.lora import with_adapters
 from rmlab.stopping import Stopped, ask_to_stop
+from rmlab.training import replicas
 from rmlab.training.batching import micro_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, Parallel, TrainingConfig
 from rmlab.training.device import accelerator, checkpointed_layers
@@ -37,10 +38,11 @@ PRELOAD = ["torch", "transformers.models.qwen3.modeling_qwen3", "accelerate", "p
 @dataclass(frozen=True)
 class Case:
     """What is trained. stop_after: steps after which it is asked to stop; checkpoint: where it goes on from. parallel: how two processes
-    hold the model."""
+    hold the model. bucket: bytes of gradients that they send at once."""
 
     kind: str = "dense"
     parallel: Parallel = Parallel.fsdp
+    bucket: int = replicas.BUCKET
     checkpointing: bool = False
     offload: bool = False
     checkpoint: Path | None = None
@@ -79,6 +81,7 @@ def learn(case: Case) -> Outcome | None:
     device = accelerator(training, QUIET)
     ranks = Ranks.of(device)
     whole = first_model(case.kind) if ranks.is_first else None
+    replicas.BUCKET = case.bucket
     model = spread(whole, training.dtype, ranks, case.parallel) if ranks.number > 1 else whole
     assert is_sharded(model) == (ranks.number > 1 and case.parallel is Parallel.fsdp)
     metrics: list[dict[str, float]] = []
@@ -148,7 +151,11 @@ def test_two_processes_train_what_one_does_and_resume_one_another(tmp_path: Path
         Case("scalar"),
         Case("adapters"),
     ]
-    cases = [*kinds, *(replace(case, parallel=Parallel.ddp) for case in kinds), Case("dense", parallel=Parallel.auto)]
+    cases = [
+        *kinds,
+        *(replace(case, parallel=Parallel.ddp) for case in kinds),
+        Case("dense", parallel=Parallel.auto, bucket=1),
+    ]
     here, there, copied = (tmp_path / name / "checkpoint.safetensors" for name in ("here", "there", "copied"))
     assert learn(Case(checkpoint=here, stop_after=2)) is None
     assert here.is_file()

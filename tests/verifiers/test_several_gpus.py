@@ -21,6 +21,7 @@ from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.training.config import SeveralGpusRuntimeConfig
 from rmlab.training.ranks import Ranks
+from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.scoring import _own_share
 from rmlab.verifiers.verifier import load_verifier
 from tests.command_line import rmlab_here
@@ -151,6 +152,19 @@ def test_two_processes_make_one_run_whose_verifier_is_that_of_one(
     assert two.metrics["train/loss"] == pytest.approx(one.metrics["train/loss"], abs=1e-5)
     verifier = load_verifier(two.artifact("model"))
     assert sum(p.numel() for p in verifier.model.parameters()) > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_adapters_are_scored_as_they_are_saved(pool: Path, tmp_path: Path, parallel: str) -> None:
+    """Merged into the weights: in bfloat16 the sums of weights and adapters would round otherwise."""
+    adapters = ("model=starter", "lora.rank=2", "training.dtype=bfloat16", "optimizer.learning_rate=3e-2")
+    run = finished(tmp_path, *overrides(pool, *adapters), *TWO, f"runtime.parallel={parallel}")
+    table = read_score_table(run.artifact("scores.parquet"))
+    verifier, attempts = load_verifier(run.artifact("model")), read_trajectories(pool).trajectories
+    encoded = verifier.encode([one for one in attempts if one.trajectory_id in set(table.trajectory_id)])
+    again = dict(zip((e.trajectory.trajectory_id for e in encoded), verifier.score(encoded).score, strict=True))
+    assert table.score == pytest.approx([again[name] for name in table.trajectory_id], abs=2e-3)
 
 
 @pytest.mark.slow
