@@ -16,6 +16,7 @@ study_table                   one table of all sweeps of a study
 study_overview                one figure of all sweeps of a study
 marked_text                   a text under construction, and the source of each number in it
 study_page                    the page of a study's results, its numbers marked
+study_answer                  what it found, in a few lines
 study_gallery                 the page that shows the figures of each of its sweeps
 style                         colours, sizes, file formats: what all figures have in common
 watched                       a verifier on the policy's own attempts, from the score tables of an RL run's evaluations

@@ -71,23 +71,16 @@ def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
     for axis in (over_auc, over_ece):
         axis.set_ylabel("pass@1 after RL")
     over_ece.sharey(over_auc)
-    panels = {
-        over_auc: _points(over_auc, study, "auc_within_task"),
-        over_ece: _points(over_ece, study, "ece_width_10"),
-        metrics: _metrics(metrics, found),
-        causal: _causal(causal, found),
-    }
-    for axis, rows in panels.items():
+    panels = [
+        (over_auc, _points(over_auc, study, "auc_within_task"), "no run yet"),
+        (over_ece, _points(over_ece, study, "ece_width_10"), "no run yet"),
+        (metrics, _metrics(metrics, found), "too few runs yet"),
+        (causal, _causal(causal, found), "fewer than three seeds yet"),
+    ]
+    for axis, rows, why in panels:
         if not rows:
-            missing = (
-                "fewer than three seeds yet"
-                if axis is causal
-                else "too few runs yet"
-                if axis is metrics
-                else "no run yet"
-            )
-            axis.text(0.5, 0.5, missing, transform=axis.transAxes, ha="center", va="center", color="0.3")
-    return [row for rows in panels.values() for row in rows]
+            axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="center", color="0.3")
+    return [row for _, rows, _ in panels for row in rows]
 
 
 def _legend() -> list[Any]:

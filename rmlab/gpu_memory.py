@@ -32,11 +32,16 @@ def shared_with(others: Callable[[], int]) -> None:
     _others = others
 
 
+def says_full(words: str) -> bool:
+    """Whether the words of an error say that a GPU's memory is full."""
+    return any(full in words.lower() for full in FULL)
+
+
 def full_memory(error: BaseException) -> RmlabError | None:
     """What the work is to end with where an error, or what is behind it, says that the GPU's memory is full; else None."""
     if isinstance(error, RmlabError):
         return None
-    if not any(words in str(error).lower() for words in FULL):
+    if not says_full(str(error)):
         behind = error.__cause__ or error.__context__
         return None if behind is None else full_memory(behind)
     said = str(error).splitlines()[0].partition(" If reserved but unallocated")[0].rstrip(".")

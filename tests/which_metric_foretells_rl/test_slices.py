@@ -174,26 +174,38 @@ def test_what_a_slice_cuts_short_has_not_been_killed_but_what_hangs_has(
 def test_what_finds_too_little_memory_beside_others_begins_again_with_fewer(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three at a time are too many for the card, so that the third finds no memory; alone it would be a failure."""
-    tried = tmp_path / "tried"
+    """A run that the store tracks as failed for that, while another has the card; alone it is a failure of its cell."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x")
+    other, full = BALANCED[:2]
+    tried, done = tmp_path / "tried", tmp_path / "done"
+    crowded = f"""
+import pathlib
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+tried, done = pathlib.Path({str(tried)!r}), pathlib.Path({str(done)!r})
+if not tried.exists():
+    tried.touch()
+    try:
+        with RunLogger.start(Store.open(None), "x", {full!r}, kind="verifier"):
+            raise RuntimeError("CUDA out of memory. Tried to allocate 24.00 MiB.")
+    finally:
+        done.touch()
+"""
+    waits = f"import pathlib, time\nwhile not pathlib.Path({str(done)!r}).exists(): time.sleep(0.05)\ntime.sleep(2)"
 
     def command(cell: records.Cell, state: records.State, minutes: float | None = None) -> list[str]:
-        if cell["name"] != BALANCED[2]:
-            return [sys.executable, "-c", "import time; time.sleep(1.5)"]
-        crowded = (
-            f"import pathlib, sys; p = pathlib.Path({str(tried)!r}); there = p.exists(); p.touch(); sys.exit(1 - there)"
-        )
-        return [sys.executable, "-c", crowded]
+        return [sys.executable, "-c", crowded if cell["name"] == full else waits]
 
     monkeypatch.setattr(study, "command", command)
-    monkeypatch.setattr(study, "tracked_failure", lambda name, since: "OutOfMemoryError: CUDA out of memory")
-    assert study.run_slice(named(*BALANCED[:3]), 5, 3) == []
+    assert study.run_slice(named(other, full), 5, 2) == []
     said = capsys.readouterr().out
-    words = "found too little memory beside others, which is not counted: it begins again, with at most 2 cells at a time from now on"
-    assert f"{BALANCED[2]} {words}" in said
-    assert said.count(f"{BALANCED[2]} begins") == 2
+    words = "found too little memory beside others, which is not counted: it begins again, with 1 on its card at most"
+    assert f"{full} {words}" in said
+    assert said.count(f"{full} begins") == 2
     assert records.look().ended == {}
-    assert study.ending(BALANCED[2], "verifier", 1, False, 0.0) == ("failed", "failed"), "alone"
+    tried.unlink()
+    assert study.run_slice(named(full), 5, 2) == [full]
+    assert records.look().ended == {(full, "failed"): 1}
 
 
 def test_mistakes_of_set_up_are_no_failures_of_cells_and_end_the_slice(

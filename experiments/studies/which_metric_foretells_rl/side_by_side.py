@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rmlab.launchers.gpus import VISIBLE, Gpus, visible_gpus
@@ -27,6 +27,8 @@ class SideBySide:
         self._running: dict[str, tuple[subprocess.Popen[bytes], str | None]] = {}
         self._begins: dict[str, int] = {}
         self._told: dict[str, int] = {}
+        self.crowded: dict[str, int] = {}
+        """Of what found too little memory beside others: how many share its card from then on."""
         logs.mkdir(parents=True, exist_ok=True)
 
     def __len__(self) -> int:
@@ -58,13 +60,19 @@ class SideBySide:
         said = self.log(name).read_bytes()[self._begins[name] :].decode(errors="replace")
         return next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
 
-    def ended(self) -> list[tuple[str, int]]:
-        """Those that have ended since this was last asked, each with its exit code."""
+    def ended(self, full: Callable[[str], bool] = lambda _: False) -> list[tuple[str, int]]:
+        """Those that have ended since this was last asked, each with its exit code. full: whether one of this name found too little
+        memory; where others had its card too, it is in `crowded` as well."""
         found = [(name, code) for name, (process, _) in self._running.items() if (code := process.poll()) is not None]
-        for name, _ in found:
-            _, card = self._running.pop(name)
-            if self._gpus and card:
-                self._gpus.give_back(card)
+        cards = {name: self._running.pop(name)[1] for name, _ in found}
+        if self._gpus:
+            held = {name: card for name, card in cards.items() if card}
+            others = {name: self._gpus.counter(card)() for name, card in held.items()}  # before any place is given back
+            for name, card in held.items():
+                if others[name] and full(name):
+                    self.crowded[name] = self._gpus.shrink(card, others[name])
+                else:
+                    self._gpus.give_back(card)
         return found
 
     def stop(self, at_once: bool = False) -> None:

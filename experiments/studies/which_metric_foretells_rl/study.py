@@ -41,6 +41,7 @@ from experiments.studies.which_metric_foretells_rl.records import (
 )
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.gpu_memory import says_full
 from rmlab.paths import runs_folder
 from rmlab.stopping import EXIT_CODE, INTERRUPTED
 from rmlab.tracking.store import Store
@@ -56,9 +57,6 @@ PAUSE, STOP, KILL = 60, 40, 20
 has not ended then is killed. The rest is for the bundle."""
 LOOK_SECONDS = 1.0
 """Between two looks at what runs."""
-OUT_OF_MEMORY = "OutOfMemoryError"
-"""How the error of a run begins that found too little memory on its card."""
-CROWDED = "crowded"
 COMMANDS = {"verifier": "train", "rl": "rl"}
 FROM_OUTSIDE = (INTERRUPTED, EXIT_CODE)
 """Exit codes of a command that was told to end, or that could not say any longer that it is at work."""
@@ -128,13 +126,13 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
         left = deadline - time.monotonic()
         if left < STOP:  # a run of RL saves its state first, a verifier its training: both go on from there
             running.stop(at_once=left < KILL)
-        for name, code in running.ended():
-            how, what = ending(name, named[name]["kind"], code, running.told(name), begun[name], len(running))
-            if how == CROWDED:
-                running.most -= 1
+        for name, code in running.ended(lambda name: says_full(tracked_failure(name, begun[name]) or "")):
+            if (most := running.crowded.pop(name, None)) is not None:
                 waiting.insert(0, named[name])
-                print(f"{name} {what}, with at most {counted(running.most, 'cell')} at a time from now on", flush=True)
+                what = f"found too little memory beside others, which is not counted: it begins again, with {most} on its card at most"
+                print(f"{name} {what}", flush=True)
                 continue
+            how, what = ending(name, named[name]["kind"], code, running.told(name), begun[name])
             note(look(), {name: how} if how else {})
             state = look()
             if not what:
@@ -172,13 +170,11 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
         time.sleep(LOOK_SECONDS)
 
 
-def ending(name: str, kind: str, code: int, told: bool, began: float, others: int = 0) -> tuple[str, str]:
+def ending(name: str, kind: str, code: int, told: bool, began: float) -> tuple[str, str]:
     """How a command ended that left no finished run: for the ledger ("" where that says nothing of its cell), and in words. Both are ""
-    where all is well, or where the slice was over. told: whether it was told to stop. began: in seconds, as time.time(). others: that
-    run beside it.
+    where all is well, or where the slice was over. told: whether it was told to stop. began: in seconds, as time.time().
 
-    A failure is what the store tracks as one. What hung for longer than cells take, and was killed for it, counts as killed. What found
-    too little memory beside others, CROWDED, is begun again.
+    A failure is what the store tracks as one. What hung for longer than cells take, and was killed for it, counts as killed.
     """
     if told:
         hung = code == -signal.SIGKILL and time.time() - began > SECONDS[kind]
@@ -189,9 +185,7 @@ def ending(name: str, kind: str, code: int, told: bool, began: float, others: in
         return "killed", f"was killed (signal {-code})"
     if code in FROM_OUTSIDE:
         return "killed", "was interrupted"
-    if code != UsageError.exit_code and (error := tracked_failure(name, began)) is not None:
-        if error.startswith(OUT_OF_MEMORY) and others:
-            return CROWDED, "found too little memory beside others, which is not counted: it begins again"
+    if code != UsageError.exit_code and tracked_failure(name, began) is not None:
         return "failed", "failed"
     return "", f"ended with {code} without a failed run, which is not counted"
 
