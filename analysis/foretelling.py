@@ -16,7 +16,7 @@ from analysis import style
 from analysis.captions import Caption, write_captions
 from analysis.causal import Equivalence
 from analysis.foretelling_answer import ANY, FEWEST, METRICS, Answer, answer
-from analysis.foretelling_causal import MARGIN, moved
+from analysis.foretelling_causal import MARGIN, moved, unpaired
 from analysis.foretelling_runs import NO_RUN, PaidRun, Study, read_study
 from analysis.policies import PolicyRun
 from analysis.registry import Needs, figure
@@ -196,6 +196,8 @@ def markdown(study: Study, found: Answer) -> str:
             for name, one in found.causal.items()
         ]
         lines.append("")
+    if apart := unpaired(study):
+        lines += [*(f"- not compared: {line}" for line in apart), ""]
     if changed := moved(study):
         lines += ["| what pays | verifier | condition | runs | AUC within task | AUC pooled | ECE |", "|---" * 7 + "|"]
         for row in changed:

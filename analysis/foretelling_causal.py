@@ -1,7 +1,7 @@
 """The causal experiments of which_metric_foretells_rl: one property of a reward is changed, seeds and tasks are paired."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,11 +13,52 @@ MARGIN = 0.03
 BLOCKS = ("distortion", "unnormalised", "affine", "difficulty")
 
 
+class Pair(NamedTuple):
+    """What runs that are compared have in common. start: their first weights, by content. verifier: the training that pays them, by the
+    content of its weights; "" where verifiers are compared."""
+
+    seed: str
+    start: str
+    verifier: str = ""
+
+
+Side = Mapping[Pair, Rates]
+"""The runs of one condition: rates by task."""
+
+
 def causal(study: Study) -> dict[str, Equivalence]:
     """Every comparison of which three seeds are there, by its name."""
+    # all are judged on the same tasks
+    clusters = next((run.clusters for block in BLOCKS for run in study.of(block)), {})
+    found: dict[str, Equivalence] = {}
+    for family in _families(study):
+        spreads: dict[str, Spread] = {}
+        for name, (then, now) in family.items():
+            pairs = sorted(then.keys() & now.keys())
+            if len(pairs) >= LEAST_SEEDS:
+                spreads[name] = paired_spread([(then[pair], now[pair]) for pair in pairs], clusters)
+        found |= compared(spreads, MARGIN)
+    return found
+
+
+def unpaired(study: Study) -> list[str]:
+    """A line each comparison and RL seed whose two sides are there, but with other first weights or another training of the verifier:
+    they are not compared."""
+    lines = []
+    for name, (then, now) in ((name, sides) for family in _families(study) for name, sides in family.items()):
+        both = {pair.seed for pair in then} & {pair.seed for pair in now}
+        for seed in sorted(both - {pair.seed for pair in then.keys() & now.keys()}):
+            lines.append(
+                f"{name}, seed {seed}: its runs differ in their first weights or in the training of their verifier"
+            )
+    return lines
+
+
+def _families(study: Study) -> list[dict[str, tuple[Side, Side]]]:
+    """Comparisons by name, in the families of Holm's correction: reference and condition."""
     distortion, unnormalised = (_by_condition(study.of(block)) for block in ("distortion", "unnormalised"))
     affine, parts = _by_condition(study.of("affine")), _by_condition(study.of("difficulty"))
-    families = [
+    return [
         {
             f"calibration: {name}": (distortion.get("recalibrated", {}), own)
             for name, own in distortion.items()
@@ -35,36 +76,30 @@ def causal(study: Study) -> dict[str, Equivalence]:
             "difficulty: with less without": (_mean(parts, " without"), _mean(parts, " with")),
         },
     ]
-    clusters = next(
-        (run.clusters for block in BLOCKS for run in study.of(block)), {}
-    )  # all are judged on the same tasks
-    found: dict[str, Equivalence] = {}
-    for family in families:
-        spreads: dict[str, Spread] = {}
-        for name, (then, now) in family.items():
-            seeds = sorted(then.keys() & now.keys())
-            if len(seeds) >= LEAST_SEEDS:
-                spreads[name] = paired_spread([(then[seed], now[seed]) for seed in seeds], clusters)
-        found |= compared(spreads, MARGIN)
-    return found
 
 
-def _by_condition(runs: Sequence[PaidRun]) -> dict[str, dict[str, Rates]]:
-    """Condition -> RL seed -> rates by task. The condition of a difficulty experiment has the role of its verifier in front."""
-    found: dict[str, dict[str, Rates]] = {}
+def _by_condition(runs: Sequence[PaidRun]) -> Mapping[str, Side]:
+    """By condition; that of a difficulty experiment, which compares two verifiers, has the role of its verifier in front."""
+    found: dict[str, dict[Pair, Rates]] = {}
     for run in runs:
-        role = f"{run.cell['verifier']} " if run.cell["block"] == "difficulty" else ""
-        found.setdefault(role + run.cell["condition"], {})[run.cell["seed"]] = run.rates
+        tags = run.policy.run.tags
+        pair = Pair(run.cell["seed"], tags.get("start_fingerprint", ""), tags.get("verifier_fingerprint", ""))
+        role = ""
+        if run.cell["block"] == "difficulty":
+            role, pair = f"{run.cell['verifier']} ", pair._replace(verifier="")
+        found.setdefault(role + run.cell["condition"], {})[pair] = run.rates
     return found
 
 
-def _mean(parts: Mapping[str, Mapping[str, Rates]], word: str) -> dict[str, Rates]:
-    """By seed, the mean rates of the two conditions whose name begins or ends so; seeds that one of them lacks are left out."""
-    own = [by_seed for name, by_seed in parts.items() if name.startswith(word) or name.endswith(word)]
+def _mean(parts: Mapping[str, Side], word: str) -> Side:
+    """The mean rates of the two conditions whose name begins or ends so; pairs that one of them lacks are left out."""
+    own = [side for name, side in parts.items() if name.startswith(word) or name.endswith(word)]
     if len(own) != 2:
         return {}
-    seeds = own[0].keys() & own[1].keys()
-    return {seed: {task: (rate + own[1][seed][task]) / 2 for task, rate in own[0][seed].items()} for seed in seeds}
+    return {
+        pair: {task: (rate + own[1][pair][task]) / 2 for task, rate in own[0][pair].items()}
+        for pair in own[0].keys() & own[1].keys()
+    }
 
 
 MOVED = ("auc_within_task", "auc_pooled", "ece_width_10")

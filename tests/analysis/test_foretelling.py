@@ -10,7 +10,7 @@ import pytest
 from analysis import foretelling, foretelling_answer, foretelling_runs
 from analysis.captions import Caption, latex, write_captions
 from analysis.foretelling_answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
-from analysis.foretelling_causal import moved
+from analysis.foretelling_causal import causal, moved, unpaired
 from analysis.foretelling_design import faults
 from analysis.foretelling_plan import Plan
 from analysis.foretelling_runs import Study, read_study
@@ -69,6 +69,21 @@ def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
     good = study.taken["distortion_good_shifted_up_a_s0"].policy.outcome["verifier_first"]
     assert rows["distortion", "good", "shifted_up"]["ece_width_10"] == pytest.approx(good["ece_width_10"])
     assert "| difficulty | poor | without | 3 | " in foretelling.markdown(study, answer(study))
+
+
+@pytest.mark.parametrize("tag", ["start_fingerprint", "verifier_fingerprint"])
+def test_runs_of_a_seed_with_other_weights_are_not_compared(tag: str, tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, 0.8, blocks="distortion unnormalised affine difficulty")
+    assert unpaired(read_study(runs, PLAN)) == []
+    by_name = {run.run.name: run for run in runs}
+    by_name["affine_good_recalibrated_a_s1"].run.tags[tag] = "made anew"
+    study = read_study(runs, PLAN)
+    lines = unpaired(study)
+    assert len(lines) == 1
+    assert lines[0].startswith("control: -1 + 4 r, seed 1: ")
+    assert "control: -1 + 4 r" not in causal(study)  # two seeds are left
+    assert len(causal(study)) == 7
+    assert f"- not compared: {lines[0]}" in foretelling.markdown(study, answer(study))
 
 
 def test_few_runs_conclude_nothing(tmp_path: Path) -> None:
