@@ -5,7 +5,8 @@
 
 A model of random start, examples of random tokens whose lengths lie between two bounds, `rmlab.training.supervised.train` as it is,
 in processes that `rmlab.launchers.rank_processes` starts. Counted are real tokens, over the time from the end of step `--skip` to the end
-of the last: every length that is new to a GPU costs it a plan of its attention, once, and several GPUs do not share these. Memory is the most that torch held on one GPU. Each line is printed as soon as it is known.
+of the last: every length that is new to a GPU costs it a plan of its attention, once, and several GPUs do not share these. Memory is the
+most that torch held on one GPU. Each line is printed as soon as it is known.
 """
 
 import argparse
@@ -111,9 +112,7 @@ def measure(asked: argparse.Namespace) -> Measured:
     counted = [int(lengths[i]) for batch in plan_batches(lengths.tolist(), training, 0)[asked.skip :] for i in batch]
     speed = sum(counted) / (ends[-1] - ends[asked.skip - 1]) if ranks.is_first else 0.0
     memory = torch.cuda.max_memory_allocated() / 2**30 if ranks.device.type == "cuda" else 0.0
-    return Measured(
-        speed, [row[1] for row in took.history], memory, parameters, device_name(ranks.device.type)
-    )
+    return Measured(speed, [row[1] for row in took.history], memory, parameters, device_name(ranks.device.type))
 
 
 def compare(asked: argparse.Namespace) -> dict[int, Measured]:
