@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from rmlab.baselines.rules import majority_at_k, score_baselines
+from rmlab.baselines.shape import pattern
 from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.metrics.report import report
-from rmlab.scores.baselines import majority_at_k, score_baselines
 from rmlab.scores.scores import Scores
-from rmlab.scores.shape import pattern
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 

@@ -122,7 +122,7 @@ def identity(config: DictConfig) -> Identity:
 
 def prepare(configs: Sequence[DictConfig]) -> None:
     """Makes tokenizers, token ids and baselines once for all cells. Raises an RmlabError where a device or an example is missing."""
-    from rmlab.scores.baselines import baseline_report
+    from rmlab.baselines.rules import baseline_report
     from rmlab.training.device import resolve_device
 
     made: dict[str, VerifierData] = {}

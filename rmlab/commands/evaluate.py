@@ -72,9 +72,9 @@ def evaluate(
     ] = None,
 ) -> None:
     """Compute all metrics of a score table: selection, discrimination, calibration, and what the gradient sees."""
+    from rmlab.baselines.rules import FOLDS, table_baselines
     from rmlab.metrics.hybrid_selection import select_by_tests
     from rmlab.metrics.report import report
-    from rmlab.scores.baselines import FOLDS, table_baselines
     from rmlab.scores.columns import column_names
     from rmlab.scores.joining import join
     from rmlab.trajectories.store import read_trajectories
@@ -169,7 +169,7 @@ def _validation(path: Path, names: "ColumnNames", pool: "TrajectorySet | None", 
 
 def _baselines(joined: "JoinedTable", pool: "TrajectorySet", validation: "Scores | None") -> dict[str, Any]:
     """Those of the set; where it cannot give one (it has no validation part to fit on), that of the table."""
-    from rmlab.scores.baselines import baseline_report, table_baselines
+    from rmlab.baselines.rules import baseline_report, table_baselines
     from rmlab.trajectories.store import TrajectorySet
 
     judged = {t.cluster for t in joined.trajectories}

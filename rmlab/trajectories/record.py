@@ -79,6 +79,15 @@ class Trajectory:
         return canonical_json(self.extra)
 
 
+def clean(text: str) -> str:
+    """Text that can be stored: halves of surrogate pairs, which JSON allows and UTF-8 does not, become the sign for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 PRO = re.compile(r"^instance_(?P<owner>[^/]+?)__(?P<name>.+?)-[0-9a-f]{40}(?:-v.*)?$")
 SMITH = re.compile(r"^(?:swesmith/)?(?P<owner>[^/]+?)__(?P<name>.+?)\.[0-9a-f]{6,}(?:\..*)?$")
 BENCH = re.compile(r"^(?P<owner>[^/\s]+?)__(?P<name>[^/\s]+?)-\d+$")

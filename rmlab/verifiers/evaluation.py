@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from rmlab.baselines.rules import baseline_report
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.registry import curves
 from rmlab.metrics.report import report
-from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.run import RunLogger

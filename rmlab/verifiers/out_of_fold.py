@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from rmlab.baselines.rules import Reason, score_baselines
 from rmlab.errors import DataError
 from rmlab.metrics.report import report
 from rmlab.models.config import ModelConfig
 from rmlab.models.tokenizer import load_tokenizer
-from rmlab.scores.baselines import Reason, score_baselines
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.folds import Fold
 from rmlab.trajectories.record import Trajectory

@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmlab.baselines.rules import table_baselines
 from rmlab.errors import DataError
 from rmlab.metrics.calibration import prior_corrected
 from rmlab.metrics.report import is_miscalibrated, report
 from rmlab.pages.report_page import report_page
-from rmlab.scores.baselines import table_baselines
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 

@@ -5,12 +5,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from rmlab.baselines.rules import table_baselines
 from rmlab.commands.evaluate import evaluate
 from rmlab.metrics.report import report
 from rmlab.pages.plots import Plot
 from rmlab.pages.report_page import report_page
 from rmlab.pages.report_tables import notes_of
-from rmlab.scores.baselines import table_baselines
 from rmlab.scores.scores import Scores
 from tests.pages import chromium
 

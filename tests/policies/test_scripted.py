@@ -3,6 +3,7 @@ from collections import Counter
 
 import pytest
 
+from rmlab.baselines.shape import pattern
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
 from rmlab.microswe.actions import apply
@@ -13,7 +14,6 @@ from rmlab.paths import CONF, STARTER
 from rmlab.policies.policy import KINDS, Reacts, Runs, ScriptedConfig, Stops, policy_kind
 from rmlab.policies.rollout import plan, rollout
 from rmlab.policies.scripted import Knowledge, ScriptedPolicy, make_policy, skill
-from rmlab.scores.shape import pattern
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
+from rmlab.baselines.rules import score_baselines
 from rmlab.metrics.report import report
 from rmlab.microswe.task import read_tasks
 from rmlab.paths import STARTER
-from rmlab.scores.baselines import score_baselines
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.trajectories.ingest.json_text import clean, read_json
+from rmlab.trajectories.ingest.json_text import read_json
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.readers.calls import call, content_text, of_text, of_tool_calls
 from rmlab.trajectories.readers.protocol import exit_status
 from rmlab.trajectories.readers.registry import FORMATS, format_of, formats_named
+from rmlab.trajectories.record import clean
 from tests.trajectories.drafts import TALK_WITH_CALLS
 
 HERE = Location("run.jsonl", "")

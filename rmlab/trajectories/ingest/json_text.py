@@ -49,15 +49,6 @@ def read_json(data: bytes) -> tuple[Any, str | None]:
     raise Skipped(f"not JSON (line {first.lineno}: {first.msg})") from first
 
 
-def clean(text: str) -> str:
-    """Text that can be stored: halves of surrogate pairs, which JSON allows and UTF-8 does not, become the sign for it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def as_dict(value: object) -> dict[str, Any]:
     """The value where it is an object, else an empty one: a reader asks of foreign data, it never trusts it."""
     return value if isinstance(value, dict) else {}

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmlab.trajectories.ingest.compression import plain_name
-from rmlab.trajectories.ingest.json_text import clean
-from rmlab.trajectories.record import bare, family
+from rmlab.trajectories.record import bare, clean, family
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 ENDINGS = (".traj.json", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".arrow", ".md", ".csv", ".tsv")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text
 from rmlab.trajectories.ingest.locations import Location
-from rmlab.trajectories.record import instance, task_key
+from rmlab.trajectories.record import clean, instance, task_key
 
 YES, NO = (
     ("true", "yes", "y", "t", "pass", "passed", "resolved"),

@@ -11,7 +11,8 @@ import json
 import re
 from typing import Any
 
-from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text
+from rmlab.trajectories.record import clean
 
 FENCE = re.compile(r"```(?P<language>[a-zA-Z_]*)[ \t]*\r?\n(?P<body>.*?)```", re.DOTALL)
 XML = re.compile(r"<function=([\w.-]+)>(.*?)</function>", re.DOTALL)

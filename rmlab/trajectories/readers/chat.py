@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, first_text
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.labels.rows import evaluated, unread_label
@@ -31,7 +31,7 @@ from rmlab.trajectories.readers.protocol import (
     validated,
 )
 from rmlab.trajectories.readers.r2e import LOG, judged_attempt
-from rmlab.trajectories.record import Message, Role
+from rmlab.trajectories.record import Message, Role, clean
 
 ROLES: dict[str, Role] = {
     "system": "system",

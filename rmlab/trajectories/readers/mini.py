@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.calls import FENCE, content_text, is_structured, of_message, of_response, turn
 from rmlab.trajectories.readers.executed import in_notation
 from rmlab.trajectories.readers.protocol import UNKNOWN_ROLE, exit_status, register, task_by_location, validated
-from rmlab.trajectories.record import Message
+from rmlab.trajectories.record import Message, clean
 
 INFO = ("mini_version", "submission", "exit_status")  # early files carry no version of the format
 SUBMIT = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")

@@ -9,11 +9,11 @@ import re
 from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, first_text
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.calls import call, turn
 from rmlab.trajectories.readers.protocol import exit_status, register, task_by_location, validated
-from rmlab.trajectories.record import Message
+from rmlab.trajectories.record import Message, clean
 
 THOUGHTS = ("scratch_pad", "thoughts", "thought")
 DAY = re.compile(r"\b(20\d\d)([01]\d)([0-3]\d)")

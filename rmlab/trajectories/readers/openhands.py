@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, first_text
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.labels.rows import evaluated
 from rmlab.trajectories.readers.calls import call, content_text, is_structured, of_message, of_tool_calls, turn
@@ -25,7 +25,7 @@ from rmlab.trajectories.readers.protocol import (
     task_by_location,
     validated,
 )
-from rmlab.trajectories.record import ExitStatus, Message, bare, family
+from rmlab.trajectories.record import ExitStatus, Message, bare, clean, family
 
 CONDENSED = ("condensation", "condense")  # the action and what it gave: the second repeats the first
 NO_TURN = (*CONDENSED, "condensation_request", "recall", "change_agent_state", "agent_state_changed", "null", "loading")

@@ -9,10 +9,10 @@ from collections import Counter
 from typing import Any, get_args
 
 from rmlab.trajectories.ingest.drafts import Draft, Fixed
-from rmlab.trajectories.ingest.json_text import as_dict, clean
+from rmlab.trajectories.ingest.json_text import as_dict
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.protocol import register
-from rmlab.trajectories.record import SPLITS, ExitStatus, Message, Trajectory
+from rmlab.trajectories.record import SPLITS, ExitStatus, Message, Trajectory, clean
 
 TEXTS = ("trajectory_id", "task_id", "cluster", "source", "policy", "exit_status")
 ALTERED = "identity of an altered record"  # its trajectory_id is not the hash of its content: it gets the one that is

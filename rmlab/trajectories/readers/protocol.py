@@ -6,10 +6,9 @@ from typing import Any, Protocol, TypeVar
 
 from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.json_text import clean
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.ingest.skipped import Skipped
-from rmlab.trajectories.record import ExitStatus, Message
+from rmlab.trajectories.record import ExitStatus, Message, clean
 
 CRASH, NO_AGENT, STATISTICS = "crash trace", "no agent turn", "statistics only"
 UNKNOWN_ROLE, UNKNOWN_EVENT = "turn of an unknown role", "event of an unknown kind"

@@ -9,11 +9,11 @@ import re
 from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, first_text
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.calls import call, of_text, turn
 from rmlab.trajectories.readers.protocol import exit_status, register, task_by_location, validated
-from rmlab.trajectories.record import Message
+from rmlab.trajectories.record import Message, clean
 
 HELD_BACK = ("test_output", "regression_test_output", "custom_test_outputs")
 

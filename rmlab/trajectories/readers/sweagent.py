@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.calls import FENCE, XML, call, content_text, is_structured, of_message, of_text, turn
 from rmlab.trajectories.readers.executed import in_notation, submits
@@ -23,7 +23,7 @@ from rmlab.trajectories.readers.protocol import (
     task_by_location,
     validated,
 )
-from rmlab.trajectories.record import Message
+from rmlab.trajectories.record import Message, clean
 
 GENERIC = ("main", "swe_main", "")
 ROLES = ("system", "user", "assistant", "tool", "function")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmlab import metrics
+from rmlab.baselines.shape import characters, fit_shape
 from rmlab.files import made_once, write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.metrics.best_of_k import SUBSETS, picked
@@ -29,7 +29,6 @@ from rmlab.microswe import actions, episode
 from rmlab.microswe.episode import expected_value, last_value
 from rmlab.paths import runs_folder
 from rmlab.scores.scores import Scores
-from rmlab.scores.shape import characters, fit_shape
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.wording import counted
@@ -118,7 +117,7 @@ def baseline_report(
 def _identity(
     evaluation: TrajectorySet, validation: TrajectorySet | None, replicates: int, seed: int, scored: Scores | None
 ) -> str:
-    folders = [Path(metrics.__file__).parent, Path(__file__).parent]
+    folders = [Path(__file__).parents[1] / package for package in ("metrics", "scores", "baselines")]
     code = [*(path for folder in folders for path in sorted(folder.glob("*.py")))]
     code += [Path(str(module.__file__)) for module in (actions, episode)]
     passed = fingerprint_lines(

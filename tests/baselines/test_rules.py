@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rmlab.baselines import rules
+from rmlab.baselines.rules import baseline_report, majority_at_k, score_baselines, table_baselines
+from rmlab.baselines.shape import features, pattern
 from rmlab.metrics.discrimination import auc
-from rmlab.scores import baselines
-from rmlab.scores.baselines import baseline_report, majority_at_k, score_baselines, table_baselines
 from rmlab.scores.scores import Scores
-from rmlab.scores.shape import features, pattern
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
 
@@ -119,17 +119,15 @@ def test_shape_finds_a_label_that_shape_gives_away():
 def test_the_report_is_computed_once_and_again_for_other_labels(monkeypatch):
     first = baseline_report(EVALUATION, VALIDATION, replicates=20)
     assert first["last_value"]["trajectories"] == 5
-    monkeypatch.setattr(baselines, "report", None)  # a second computation would fail
+    monkeypatch.setattr(rules, "report", None)  # a second computation would fail
     assert baseline_report(EVALUATION, VALIDATION, replicates=20) == first
     with pytest.raises(TypeError, match="'NoneType' object is not callable"):
         baseline_report(pool(*(replace(t, resolved=True) for t in EVALUATION.trajectories)), VALIDATION, replicates=20)
 
 
 def test_of_several_that_ask_at_once_one_computes(monkeypatch):
-    calls, compute = [], baselines.score_baselines
-    monkeypatch.setattr(
-        baselines, "score_baselines", lambda *given: (calls.append(1), time.sleep(0.1), compute(*given))[2]
-    )
+    calls, compute = [], rules.score_baselines
+    monkeypatch.setattr(rules, "score_baselines", lambda *given: (calls.append(1), time.sleep(0.1), compute(*given))[2])
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: baseline_report(EVALUATION, VALIDATION, replicates=3), range(4)))
     assert len(calls) == 1
