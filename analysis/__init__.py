@@ -8,6 +8,7 @@ summaries                     a sweep's one summary run: table, figures, note
 conclusions                   what came out of a sweep, in five lines of plain words
 level_tests                   which levels differ from the baseline, in words
 sweep_table                   the table of a sweep
+rules                         what rules that need no verifier are worth at each level of a sweep
 planned_cells                 the cells that a study plans, and in what a run differs from its cell
 planned_study                 several sweeps as one study: what is planned beside what is finished
 study_effects                 what came of each sweep of a study: the largest differences, what is shown, what would have been

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis import level_tests, style
+from analysis import level_tests, rules, style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.scores.table import read_score_table
@@ -125,12 +125,12 @@ def sentences(tests: "list[LevelTest]", k: str) -> list[str]:
 
 
 def _picks(axis: Any, sweep: SweepRuns, k: str, place: dict[str, float], rows: list[Row]) -> None:
-    cell = sweep.cells[0]
     for name, (colour, dashes, words) in RULES.items():
-        curve = cell.baselines.get(name, {}).get("rm_at_k_across")
-        if curve is not None:
-            axis.axhline(curve[k], color=colour, linestyle=dashes, linewidth=1, label=words)
-            rows.append({"panel": f"rm_at_{k}_across", "group": f"baseline {name}", "value": curve[k]})
+        look = {"color": colour, "linestyle": dashes, "linewidth": 1, "label": words}
+        drawn = rules.draw_over_levels(axis, sweep, name, ("rm_at_k_across", k), place, **look)
+        rows += [
+            {"panel": f"rm_at_{k}_across", "group": f"baseline {name}{one.where}", "value": one.value} for one in drawn
+        ]
     for level in sweep.levels:
         cells = sweep.at(level, sweep.arms[0])
         values = [

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis import level_tests, level_words, sweep_table
+from analysis import level_tests, level_words, rules, sweep_table
 from analysis.tracked import SweepRuns, mean_over_seeds
 from rmlab.metrics.sweep_levels import distinct
-from rmlab.wording import counted, estimate, listed
+from rmlab.wording import counted, estimate, listed, number
 
 if TYPE_CHECKING:
     from analysis.policies import PolicyRun
@@ -116,10 +116,15 @@ def _differences(group: SweepRuns) -> str:
     return f"compared with {group.baseline}, {listed(shown)}." if shown else ""
 
 
-def _values(group: SweepRuns) -> str:
-    """What the verifier of one level is worth: of the largest, or of the baseline where levels are words."""
+def _spoken_of(group: SweepRuns) -> tuple[str, str]:
+    """The arm and the level whose worth is told: the largest level, or the baseline where levels are words."""
     level = group.levels[-1] if group.numbers or group.baseline not in group.levels else group.baseline
-    arm = next((arm for arm in group.arms if group.at(level, arm)), group.arms[0])
+    return next((arm for arm in group.arms if group.at(level, arm)), group.arms[0]), level
+
+
+def _values(group: SweepRuns) -> str:
+    """What the verifier of one level is worth."""
+    arm, level = _spoken_of(group)
     cells, k = group.at(level, arm), level_tests.largest_k(group)
     report = cells[0].report
     said = []
@@ -158,9 +163,12 @@ def _not_shown(group: SweepRuns) -> str:
             text += f" {power}"
     else:
         text = f"nothing: all {len(distinct(list(tested.values())))} differences from {group.baseline} are shown."
-    level = group.levels[-1]
-    if above := sweep_table.not_above(group, level, group.reported("auc_within_task")):
-        text += f" That AUC within task at {group.factor}={level} lies above {listed(above)} is not shown either."
+    arm, level = _spoken_of(group)
+    if above := rules.not_above(group, arm, level, group.reported("auc_within_task")):
+        least = listed([f"{name.replace('_', ' ')} ({number(value)})" for name, value in above.items()])
+        text += (
+            f" That AUC within task at {level_words.place(group, arm, level)} lies above {least} is not shown either."
+        )
     return text
 
 

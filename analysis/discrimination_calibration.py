@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from analysis import level_tests, style, sweep_table
+from analysis import level_tests, rules, style, sweep_table
 from analysis.registry import Needs, figure
 from analysis.study_effects import scored_share, scores_all
-from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
+from analysis.tracked import SweepRuns, mean_over_seeds
 from rmlab.wording import listed
 
 PAPER = Path(__file__).parent / "paper_reported.yaml"
@@ -49,7 +49,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
                 series(left, sweep, arm, metric, beside(left, own, number - 1), colour, dash, rows)
             series(right, sweep, arm, "ece_width_10", own, ECE[0], dash, rows)
         floors(right, sweep, sweep.arms[0], place, rows)
-        baselines(left, sweep.cells[0], rows)
+        baselines(left, sweep, place, rows)
         left.axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1)
         left.set(title="Discrimination", ylabel="AUC", xlabel=sweep.factor)
         right.set(title="Calibration", ylabel="ECE", xlabel=sweep.factor)
@@ -63,7 +63,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             f"{sweep.note()}\n{LINES if sweep.numbers else MARKS}: mean over seeds; bars: their 95 % intervals over tasks, "
             f"averaged; dots: single seeds. Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.\n"
             f"{level_tests.note(sweep)} *: differs from the baseline level (AUC within task, ECE).{unscored(sweep)}\n"
-            + " ".join(sweep_table.unbeaten_auc(sweep)),
+            + " ".join(sweep_table.beside_rules_auc(sweep)),
         )
         return style.save(drawn, sweep.folder(out), "discrimination_calibration", rows)
 
@@ -95,9 +95,9 @@ def legend_entries(sweep: SweepRuns) -> list[Any]:
     solid = [*drawn, ECE, *FLOORS.values()]
     entries = [Line2D([], [], color=colour, label=name) for colour, name in solid]
     entries += [
-        Line2D([], [], color=colour, linestyle=dashes, label=f"within task: {name.replace('_', ' ')}")
+        Line2D([], [], color=colour, linestyle=dashes, label=_rule_words(sweep, name))
         for name, (colour, dashes) in style.BASELINE_LOOK.items()
-        if "auc_within_task" in sweep.cells[0].baselines.get(name, {})
+        if rules.shared(rules.of_levels(sweep, name, "auc_within_task"))
     ]
     entries.append(Line2D([], [], color=style.REFERENCE, linestyle=":", linewidth=1, label=style.CHANCE))
     if len(sweep.arms) > 1:
@@ -113,6 +113,11 @@ def legend_entries(sweep: SweepRuns) -> list[Any]:
             for a, d in zip(sweep.arms, style.DASHES, strict=False)
         ]
     return entries
+
+
+def _rule_words(sweep: SweepRuns, name: str) -> str:
+    several = any(one.where for one in rules.shared(rules.of_levels(sweep, name, "auc_within_task")))
+    return f"within task: {name.replace('_', ' ')}{', at each level' if several else ''}"
 
 
 def mark_of(sweep: SweepRuns, arm: str) -> str:
@@ -189,23 +194,21 @@ def floors(axis: Any, sweep: SweepRuns, arm: str, place: dict[str, float], rows:
                 points.append((place[level], mean, top))
                 rows.append({"panel": name, "arm": arm, "level": level, "value": mean, "high": top})
         if points:
-            # Words have nothing between them: a short piece at each.
-            pieces = (
-                [points] if sweep.numbers else [[(x - 0.3, low, top), (x + 0.3, low, top)] for x, low, top in points]
-            )
-            for piece in pieces:
+            for piece in style.pieces(points, joined=bool(sweep.numbers)):
                 x, mean_y, top_y = zip(*piece, strict=True)
                 axis.plot(x, mean_y, color=colour, linewidth=0.8)
                 axis.fill_between(x, mean_y, top_y, color=colour, alpha=0.2, linewidth=0)
 
 
-def baselines(axis: Any, cell: FinishedCell, rows: list[dict[str, Any]]) -> None:
-    """Within-task AUC of the rules that read no weights, as horizontal lines."""
+def baselines(axis: Any, sweep: SweepRuns, place: dict[str, float], rows: list[dict[str, Any]]) -> None:
+    """Within-task AUC of the rules that read no weights."""
     for name, (colour, dashes) in style.BASELINE_LOOK.items():
-        value = cell.baselines.get(name, {}).get("auc_within_task")
-        if value is not None:
-            axis.axhline(value, color=colour, linestyle=dashes, linewidth=0.9)
-            rows.append({"panel": "auc_within_task", "level": f"baseline {name}", "value": value})
+        drawn = rules.draw_over_levels(
+            axis, sweep, name, ("auc_within_task",), place, color=colour, linestyle=dashes, linewidth=0.9
+        )
+        rows += [
+            {"panel": "auc_within_task", "level": f"baseline {name}{one.where}", "value": one.value} for one in drawn
+        ]
 
 
 def paper_points(factor: str) -> tuple[str, list[dict[str, Any]]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis import level_tests, style, sweep_table
+from analysis import level_tests, rules, style, sweep_table
 from analysis.registry import Needs, figure
 from analysis.tracked import SweepRuns, mean_over_seeds
 
@@ -22,9 +22,9 @@ SELECTORS = {
     "rm_at_k_patches": ("Best score of patches", "k: distinct patches to choose from"),
 }
 """Metric to the title of its panel and what k counts."""
-GAP = 0.12
+GAP = 0.15
 """Between the marks of two levels in the strip beside the largest k, in doublings of k."""
-MOST_WIDTH = 1.0
+MOST_WIDTH = 1.2
 """How wide the marks of all levels together are at most, in doublings of k."""
 LEAST_WIDTH = 0.75
 """Of the strip, whose heading needs so much."""
@@ -42,7 +42,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         return []
     selectors = [name for name in SELECTORS if len(sweep.cells[0].report.get(name) or {}) > 1]
     selectors = selectors or ["rm_at_k"]  # of one attempt a task, which all reports have
-    colours = style.level_colours(sweep.levels, ordered=bool(sweep.numbers))
+    looks = style.level_looks(sweep.levels, ordered=bool(sweep.numbers))
     rows: list[dict[str, Any]] = []
     height = max(3.6, 2.4 + 0.17 * len(sweep.levels)) / (
         1 if len(sweep.arms) == 1 else 1.4
@@ -52,9 +52,9 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         for arm, panels in zip(sweep.arms, axes, strict=True):
             for selector, axis in zip(selectors, panels, strict=True):
                 ks = sorted(map(int, sweep.cells[0].report[selector]))
-                references(axis, sweep, selector, ks, arm, rows)
+                references(axis, sweep, selector, ks, arm, looks, rows)
                 for level in sweep.levels:
-                    line(axis, sweep, selector, level, arm, ks, colours[level], rows)
+                    line(axis, sweep, selector, level, arm, ks, looks[level], rows)
                 style.log_ticks(axis, ks)
                 strip(axis, ks, len(sweep.levels))
                 title, counts = SELECTORS[selector]
@@ -63,13 +63,13 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             panels[0].set_ylabel("resolved share of the picked" + (" attempts" if len(sweep.arms) == 1 else ""))
         drawn.legend(*style.legend(axes.flat), loc="outside right upper", title=sweep.factor, title_fontsize=7)
         most = level_tests.largest_k(sweep)
-        unbeaten = " ".join(sweep_table.unbeaten_at_k(sweep))
+        beside = " ".join(sweep_table.beside_rules_at_k(sweep, most))
         marks = "Lines: mean over seeds. Beside the largest k: 95 % intervals over tasks, averaged (bars), and single seeds (dots)."
         if len(selectors) > 1:
             marks += " Largest sum: the scores of attempts with one patch are added. Patches: k distinct ones are drawn, of mean scores."
         at_most = f"*: RM@{most} differs from the baseline level's; no difference is shown at the others."
         compared = f"{level_tests.note(sweep)} {at_most if any(t.p is not None for t in sweep.tests.values()) else ''}"
-        style.footnote(drawn, f"{sweep.note()}\n{marks}\n{compared}\n{unbeaten}")
+        style.footnote(drawn, f"{sweep.note()}\n{marks}\n{compared}\n{beside}")
         return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
 
 
@@ -96,7 +96,7 @@ def line(
     level: str,
     arm: str,
     ks: list[int],
-    colour: Any,
+    look: dict[str, Any],
     rows: list[dict[str, Any]],
 ) -> None:
     cells = [cell for cell in sweep.at(level, arm) if cell.report.get(selector)]
@@ -106,17 +106,17 @@ def line(
     middle, low, high = np.array(triples, dtype=float).T
     # At the largest k alone, and there side by side: intervals of many levels at every k would hide the lines.
     place, gap = sweep.levels.index(level), step(len(sweep.levels))
-    beside, dots = (ks[-1] * 2 ** (GAP + (place + more) * gap) for more in (0, 0.35))
+    beside, dots = (ks[-1] * 2 ** (GAP + (place + more) * gap) for more in (0, 0.5))
     shown = [one for one in sweep.arms if level_tests.is_shown(sweep, one, level, "rm_at_k")]
     where = "" if shown == list(sweep.arms) else f" ({', '.join(shown)})"  # one entry of the legend a level
     mark = f" *{where}" if shown else ""
     name = f"{style.short(level)}{' (baseline)' if level == sweep.baseline else mark}"
-    axis.plot(ks, middle, "o" if len(ks) == 1 else "-", color=colour, markersize=3, label=name)
+    axis.plot(ks, middle, label=name, **look, markevery=between(ks))
     whiskers = np.maximum([middle[-1:] - low[-1:], high[-1:] - middle[-1:]], 0)
-    axis.errorbar([beside], middle[-1:], yerr=whiskers, color=colour, fmt="_", markersize=5, elinewidth=0.8)
+    axis.errorbar([beside], middle[-1:], yerr=whiskers, elinewidth=0.8, **look | {"markersize": 4})
     for cell in cells:
         values = [cell.report[selector][str(k)] for k in ks]
-        axis.plot([dots], values[-1:], ".", color=colour, markersize=2.5)
+        axis.plot([dots], values[-1:], ".", color=look["color"], markersize=2.5, zorder=3)
         rows += [
             {
                 "panel": selector,
@@ -135,31 +135,59 @@ def line(
         ]
 
 
-def references(axis: Any, sweep: SweepRuns, selector: str, ks: list[int], arm: str, rows: list[dict[str, Any]]) -> None:
-    """pass@k, pass@1 and the baselines' own curves: equal for all cells, since they read the same attempts. Among distinct patches
-    the blind pick is another one: k = 1 of any line."""
-    cell = sweep.cells[0]
-    if selector == "rm_at_k_patches":
-        blind = cell.report[selector][str(ks[0])]
-        axis.axhline(blind, color=style.REFERENCE, linestyle=":")
-        rows.append({"panel": selector, "arm": arm, "line": "any patch", "k": ks[0], "value": blind})
+def between(ks: list[int]) -> list[int] | None:
+    """Which points of a line have its marker: neither the first, where all lines meet, nor the last, beside which the strip has it."""
+    return list(range(1, len(ks) - 1)) or None
+
+
+def references(
+    axis: Any,
+    sweep: SweepRuns,
+    selector: str,
+    ks: list[int],
+    arm: str,
+    looks: dict[str, dict[str, Any]],
+    rows: list[dict[str, Any]],
+) -> None:
+    """pass@k, pass@1 and the rules' own curves. One line each where levels judge the same attempts and evidence, else one for each value
+    that levels have, with the colour and the hollow marker of the first of those levels.
+
+    Among distinct patches the blind pick is another one: k = 1 of any line."""
+
+    def add(line: str, label: str, rule: str, path: tuple[str, ...], **look: Any) -> None:
+        for one in rules.shared(rules.of_levels(sweep, rule, *path, arm=arm)):
+            own = dict(look)
+            if one.where:
+                level = looks[one.levels[0]]
+                own |= level | {"markersize": 3.5, "markerfacecolor": "white", "markeredgecolor": level["color"]}
+            name = f"{label}{one.where}" if label else None
+            values = [one.value[str(k)] for k in ks] if isinstance(one.value, dict) else [one.value]
+            if len(values) == 1:
+                axis.axhline(values[0], label=name, **own | {"marker": ""})
+            else:
+                axis.plot(ks, values, label=name, **own, markevery=between(ks))
+            rows.extend(
+                {"panel": selector, "arm": arm, "line": f"{line}{one.where}", "k": k, "value": value}
+                for k, value in zip(ks, values, strict=False)
+                if line
+            )
+
+    patches = selector == "rm_at_k_patches"
+    if patches:
+        add("any patch", "", "", (selector, str(ks[0])), color=style.REFERENCE, linestyle=":")
     else:
-        oracle = [cell.report["pass_at_k"][str(k)] for k in ks]
-        axis.plot(ks, oracle, color=style.REFERENCE, linestyle="--", label="pass@k (oracle)")
-        axis.axhline(oracle[0], color=style.REFERENCE, linestyle=":", label="pass@1 (random)")
-        rows += [
-            {"panel": selector, "arm": arm, "line": "pass@k", "k": k, "value": v}
-            for k, v in zip(ks, oracle, strict=True)
-        ]
-    for name, (colour, dashes) in style.BASELINE_LOOK.items():
-        report = cell.baselines.get(name, {})
-        curve = report.get(selector) or (
-            report.get("rm_at_k") if name == "majority" and selector != "rm_at_k_patches" else None
+        add("pass@k", "pass@k (oracle)", "", ("pass_at_k",), color=style.REFERENCE, linestyle="--")
+        add("", "pass@1 (random)", "", ("pass_at_k", str(ks[0])), color=style.REFERENCE, linestyle=":")
+    for rule, (colour, dashes) in style.BASELINE_LOOK.items():
+        # The majority of identical patches reads no score: its pick is the same in both panels of attempts.
+        plain = rule == "majority" and not patches
+        path = ("rm_at_k",) if plain else (selector,)
+        add(
+            f"baseline {rule}",
+            f"rule: {rule.replace('_', ' ')}",
+            rule,
+            path,
+            color=colour,
+            linestyle=dashes,
+            linewidth=1,
         )
-        if curve is None:
-            continue
-        label = f"rule: {name.replace('_', ' ')}"
-        axis.plot(ks, [curve[str(k)] for k in ks], color=colour, linestyle=dashes, linewidth=1, label=label)
-        rows += [
-            {"panel": selector, "arm": arm, "line": f"baseline {name}", "k": k, "value": curve[str(k)]} for k in ks
-        ]

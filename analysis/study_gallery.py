@@ -26,7 +26,8 @@ def page(study: PlannedStudy, folder: Path) -> tuple[Path, str] | None:
         f"# Figures of each sweep of {study.name.replace('_', ' ')}",
         "",
         "The [results](../results.md) give in numbers what these figures show, and say what each level means. The CSV beside a picture "
-        "has its values. Where the lines below a picture name rules that need no verifier, they speak of the sweep's last level alone.",
+        "has its values. A rule that needs no verifier has one line where it is worth the same at every level, else one for each of its "
+        "values, with the levels that it holds for.",
     ]
     last = ""
     for sweep, name, what in there:

@@ -12,7 +12,7 @@ from analysis.marked_text import MarkedText
 from analysis.page_numbers import plain
 from analysis.planned_study import PlannedStudy
 from analysis.study_effects import OWN, pool_value
-from analysis.tracked import SweepRuns, mean_over_seeds
+from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.metrics.sweep_levels import FAMILY
 from rmlab.wording import number
 
@@ -53,7 +53,7 @@ def rows(study: PlannedStudy) -> list[dict[str, Any]]:
         for metric, (low, high) in _intervals(group).items():
             row |= {f"{metric}_low": low, f"{metric}_high": high}
     found += [row | {"name": row["sweeps"].split()[0]} for row in shared.values()]
-    for rule, of_rule in groups[0].cells[0].baselines.items():
+    for rule, of_rule in _cells(groups[0])[0].baselines.items():
         if rule in RULES and "rm_at_k" in of_rule:
             k = max(of_rule["rm_at_k"], key=int)
             values = {"rm_at_k": of_rule["rm_at_k"][k]} | {metric: of_rule.get(metric) for metric in FAMILY[1:]}
@@ -61,17 +61,20 @@ def rows(study: PlannedStudy) -> list[dict[str, Any]]:
     return found
 
 
+def _cells(group: SweepRuns) -> list[FinishedCell]:
+    """Those of the baseline, by seed; of its first arm."""
+    return next(cells for arm in group.arms if (cells := group.at(group.baseline, arm)))
+
+
 def _baseline(group: SweepRuns) -> dict[str, list[float]]:
-    """The values of the baseline's trainings in each metric, by seed; of its first arm."""
-    arm = next(arm for arm in group.arms if group.at(group.baseline, arm))
-    cells = sorted(group.at(group.baseline, arm), key=lambda cell: cell.seed)
+    """The values of the baseline's trainings in each metric, by seed."""
+    cells = _cells(group)
     return {metric: [v for cell in cells if (v := pool_value(cell, metric, OWN)) is not None] for metric in METRICS}
 
 
 def _intervals(group: SweepRuns) -> dict[str, tuple[float, float]]:
     """Of best of k and of AUC within task of the baseline's trainings: the mean of their 95 % intervals' ends, over tasks."""
-    arm = next(arm for arm in group.arms if group.at(group.baseline, arm))
-    cells = group.at(group.baseline, arm)
+    cells = _cells(group)
     k = max(cells[0].report["rm_at_k"], key=int)
     ends = {
         "rm_at_k": mean_over_seeds(cells, "rm_at_k", k),

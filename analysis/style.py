@@ -82,6 +82,18 @@ def level_colours(levels: Sequence[str], ordered: bool = True) -> dict[str, Any]
     return {level: ramp(0.85 * i / max(len(levels) - 1, 1)) for i, level in enumerate(levels)}
 
 
+MARKERS = ("o", "^", "s", "v", "D", "P", "<", "X", ">")
+
+
+def level_looks(levels: Sequence[str], ordered: bool = True) -> dict[str, dict[str, Any]]:
+    """Colour and marker of each level, as matplotlib takes them: the marker tells neighbours apart, in grey too."""
+    edge = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.5}
+    colours = level_colours(levels, ordered)
+    return {
+        level: {"color": colours[level], "marker": MARKERS[i % len(MARKERS)]} | edge for i, level in enumerate(levels)
+    }
+
+
 def short(text: str, most: int = 26) -> str:
     """A level's name as a legend has room for it."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -127,6 +139,12 @@ def level_axis(axes: Sequence["Axes"], levels: Sequence[str], numbers: dict[str,
             for label in axis.get_xticklabels():
                 label.set(ha="right", rotation_mode="anchor")
     return place
+
+
+def pieces(points: Sequence[tuple[float, ...]], joined: bool) -> Sequence[Sequence[tuple[float, ...]]]:
+    """Lines through the points (x and values) of levels: one where they are numbers (joined). Words have nothing between them: a short
+    piece at each."""
+    return [points] if joined else [[(x - 0.3, *values), (x + 0.3, *values)] for x, *values in points]
 
 
 def legend(axes: Any) -> tuple[list[Any], list[str]]:

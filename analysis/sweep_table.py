@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis import level_tests, style
+from analysis import level_tests, rules, style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.files import write_text
@@ -81,16 +81,23 @@ def rows(group: SweepRuns) -> list[Row]:
 
 
 def baseline_rows(group: SweepRuns) -> list[Row]:
-    """One row a baseline that could be computed, its name in the place of the level; no arm, no seeds, no intervals."""
-    found = []
-    for name, report in group.cells[0].baselines.items():
-        curve = report.get(group.reported("rm_at_k")) or {}
-        values = {f"rm_at_{k}": curve.get(k) for k in shown_k(group)}
-        values |= {column: (report.get("rm_at_k_weighted") or {}).get(k) for k, column in weighted(group).items()}
-        values |= {metric: report.get(group.reported(metric)) for metric in scalars(group)}
-        if any(value is not None for value in values.values()):
-            found.append({"arm": "", "level": name} | values)
+    """One row a baseline that could be computed, its name in the place of the level; no arm, no seeds, no intervals.
+
+    Where levels judge other attempts or other evidence: a row for each of its values, with the levels that it holds for.
+    """
+    found: list[Row] = []
+    for name in group.cells[0].baselines:
+        of_level = {level: _baseline(group, report) for level, report in rules.of_levels(group, name).items()}
+        found += [{"arm": "", "level": f"{name}{one.where}"} | one.value for one in rules.shared(of_level)]
     return found
+
+
+def _baseline(group: SweepRuns, report: dict[str, Any]) -> Row | None:
+    curve = report.get(group.reported("rm_at_k")) or {}
+    values = {f"rm_at_{k}": curve.get(k) for k in shown_k(group)}
+    values |= {column: (report.get("rm_at_k_weighted") or {}).get(k) for k, column in weighted(group).items()}
+    values |= {metric: report.get(group.reported(metric)) for metric in scalars(group)}
+    return values if any(value is not None for value in values.values()) else None
 
 
 def _measured(cells: list[FinishedCell], *path: str, name: str) -> Row:
@@ -100,7 +107,7 @@ def _measured(cells: list[FinishedCell], *path: str, name: str) -> Row:
 
 
 def as_markdown(group: SweepRuns) -> str:
-    """The rows, the baselines under them, what differs from the baseline level, and which baselines the last level does not beat."""
+    """The rows, the baselines under them, what differs from the baseline level, and which rules its levels do not beat."""
     ks = shown_k(group)
     across = " across policies" if group.across else ""
     names = {
@@ -121,48 +128,19 @@ def as_markdown(group: SweepRuns) -> str:
         values = [_number(row[name]) for name in names]
         name = f"*{row['level']}*"
         lines.append(f"| {' | '.join([*([''] if arms else []), name, '', *values, ''])} |")
-    sentences = [f"- {text}" for text in (*unbeaten_at_k(group), *unbeaten_auc(group))]
+    of_k = [text for k in ks for text in beside_rules_at_k(group, k)]
+    sentences = [f"- {text}" for text in (*of_k, *beside_rules_auc(group))]
     return "\n".join([*lines, "", level_tests.as_markdown(group), *sentences]) + "\n"
 
 
-def unbeaten_at_k(group: SweepRuns) -> list[str]:
-    """A sentence for each k of the table: the baselines that the last level of the first arm is not above."""
-    return [text for k in shown_k(group) if (text := _unbeaten(group, f"RM@{k}", group.reported("rm_at_k"), k))]
+def beside_rules_at_k(group: SweepRuns, k: str) -> list[str]:
+    """Which rules the levels' best of k does not lie above, a sentence an arm."""
+    return rules.sentences(group, f"RM@{k}", group.reported("rm_at_k"), k)
 
 
-def unbeaten_auc(group: SweepRuns) -> list[str]:
-    """The same of the within-task AUC; empty where it is undefined."""
-    text = _unbeaten(group, "AUC within task", group.reported("auc_within_task"))
-    return [text] if text else []
-
-
-def _unbeaten(group: SweepRuns, words: str, *path: str) -> str:
-    level = group.levels[-1]
-    measured = mean_over_seeds(group.at(level, group.arms[0]), *path)
-    if measured is None:
-        return ""
-    above = not_above(group, level, *path)
-    beaten = (
-        f"its interval does not lie above {', '.join(above)}" if above else "its interval lies above every baseline"
-    )
-    return f"{words} at {group.factor}={level} ({measured[0]:.3f}): {beaten} (unpaired)."
-
-
-def not_above(group: SweepRuns, level: str, *path: str) -> list[str]:
-    """The baselines that a level's interval (first arm) does not lie above, each with its value on the attempts as that level shows them.
-
-    The oracle, which picks a resolved attempt wherever there is one, is a bound and no baseline to beat.
-    """
-    cells = group.at(level, group.arms[0])
-    measured = mean_over_seeds(cells, *path)
-    found = []
-    for name, report in cells[0].baselines.items() if cells else ():
-        value: Any = report
-        for key in path:
-            value = (value or {}).get(key)
-        if measured and name != "oracle" and value is not None and not value < measured[1]:  # the interval's lower end
-            found.append(f"{name.replace('_', ' ')} ({value:.3f})")
-    return found
+def beside_rules_auc(group: SweepRuns) -> list[str]:
+    """The same of the within-task AUC."""
+    return rules.sentences(group, "AUC within task", group.reported("auc_within_task"))
 
 
 def _with_interval(row: Row, name: str) -> str:

@@ -233,7 +233,7 @@ def mean_over_seeds(cells: list[FinishedCell], *path: str) -> tuple[float, float
     """
     points, lows, highs = [], [], []
     for cell in cells:
-        value, interval = _dig(cell.report, path), _dig(cell.report["ci95"], path)
+        value, interval = dig(cell.report, path), dig(cell.report["ci95"], path)
         if value is None:
             continue
         low, high = interval if interval is not None else (np.nan, np.nan)
@@ -245,7 +245,8 @@ def mean_over_seeds(cells: list[FinishedCell], *path: str) -> tuple[float, float
     return float(np.mean(points)), float(np.mean(lows)), float(np.mean(highs))
 
 
-def _dig(tree: dict[str, Any], path: tuple[str, ...]) -> Any:
+def dig(tree: dict[str, Any] | None, path: tuple[str, ...]) -> Any:
+    """What lies at a path into a report, None where one of its steps is missing."""
     value: Any = tree
     for name in path:
         value = None if value is None else value.get(name)

@@ -119,7 +119,7 @@ def test_a_rule_that_is_not_beaten_is_named() -> None:
     for cell in group.cells:
         cell.baselines["last_value"]["auc_within_task"] = 0.89
     assert conclusions.of_verifiers(group)[2].endswith(
-        "That AUC within task at data_scale=8000 lies above last value (0.890) is not shown either."
+        "That AUC within task at 8000 lies above last value (0.890) is not shown either."
     )
 
 

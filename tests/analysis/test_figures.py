@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from analysis import discrimination_calibration, registry, score_distributions, summaries, sweep_table
+from analysis import discrimination_calibration, registry, score_distributions, style, summaries, sweep_table
 from analysis.tracked import group_runs
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.runs import import_runs
@@ -31,7 +31,8 @@ def score_table(quality, seed, patches=False):
     return Scores.of(np.repeat([f"t{i}" for i in range(20)], 4), 1 / (1 + np.exp(-logit)), label, patch=patch)
 
 
-def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a", patches=False):
+def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a", patches=False, rule=1.0):
+    """rule: quality of the rule `last_value` on the attempts as this level shows them."""
     scores = score_table(quality, seed, patches)
     write_score_table(folder / "scores.parquet", scores)
     tags = {
@@ -49,7 +50,7 @@ def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="
     ) as run:
         run.json("report.json", report(scores, replicates=100))
         run.json(
-            "baselines.json", {"last_value": report(score_table(1.0, 99), replicates=0), "shape": {"reason": "none"}}
+            "baselines.json", {"last_value": report(score_table(rule, 99), replicates=0), "shape": {"reason": "none"}}
         )
         run.artifact(folder / "scores.parquet")
 
@@ -161,11 +162,47 @@ def test_runs_without_patches_have_one_panel(store, tmp_path):
     assert not [name for name in sweep_table.rows(group)[0] if "patch" in name]
 
 
+@pytest.mark.usefixtures("small_pictures")
+@pytest.mark.parametrize("levels", [("final", "voluntary", "other"), ("100", "200", "1000")])
+def test_a_rule_that_is_worth_less_at_a_level_is_shown_at_each(store, tmp_path, monkeypatch, levels):
+    """A line across the levels would say that the rule is worth the same at all of them."""
+    legends = []
+    whole = style.save
+    monkeypatch.setattr(style, "save", lambda drawn, *rest: (legends.append(said(drawn)), whole(drawn, *rest))[1])
+    worth = dict(zip(levels, (4.0, 0.0, 4.0), strict=True))
+    for level, rule in worth.items():
+        track(store, tmp_path, level, 0, 3.0, rule=rule)
+    [group] = group_runs(runs(store, tags={"kind": "verifier"}))
+    auc = {level: group.at(level, "")[0].baselines["last_value"]["auc_within_task"] for level in levels}
+    assert auc[levels[0]] == auc[levels[2]] != auc[levels[1]]
+    apart = {f"{at}": levels[i] for i, at in ((0, f"{levels[0]} and {levels[2]}"), (1, levels[1]))}
+
+    draw_figures(["rm_at_k", "discrimination_calibration"])
+    folder = group.folder(tmp_path / "runs" / "figures")
+    drawn = list(csv.DictReader((folder / "discrimination_calibration.csv").open()))
+    of_rule = {row["level"]: float(row["value"]) for row in drawn if "last_value" in row["level"]}
+    assert of_rule == pytest.approx({f"baseline last_value at {at}": auc[level] for at, level in apart.items()})
+    lines = {row["line"] for row in csv.DictReader((folder / "rm_at_k.csv").open()) if "level" not in row["line"]}
+    assert lines == {"pass@k", *(f"baseline last_value at {at}" for at in apart)}
+    assert legends[0] >= {f"rule: last value at {at}" for at in apart}
+    assert "within task: last value, at each level" in legends[1]
+
+    rows = {row["level"]: row for row in sweep_table.baseline_rows(group)}
+    assert {name: row["auc_within_task"] for name, row in rows.items()} == pytest.approx(
+        {f"last_value at {at}": auc[level] for at, level in apart.items()}
+    )
+
+
+def said(drawn):
+    """The words of a figure's legends."""
+    return {text.get_text() for legend in drawn.legends for text in legend.get_texts()}
+
+
 def test_the_table_says_which_baselines_are_not_beaten(store, tmp_path):
     track(store, tmp_path, "100", 0, 0.0)
     [group] = group_runs(runs(store, tags={"kind": "verifier"}))
     text = sweep_table.as_markdown(group)
-    assert "its interval does not lie above last value" in text
+    assert "- AUC within task: not shown to lie above last value (" in text
     assert "| *last_value* |" in text
 
 
