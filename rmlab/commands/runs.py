@@ -228,11 +228,11 @@ def _value(run: "AnyRun", key: str) -> str | float | None:
 
 
 def _facts(run: "AnyRun") -> dict[str, str]:
-    from rmlab.tracking.tags import CONTINUED_BY
+    from rmlab.tracking.tags import CONTINUED_BY, FAILED
 
     status = f"{run.status} (reused)" if run.is_reuse else run.status
     if CONTINUED_BY in run.tags:
-        status += ", continued"
+        status += ", retried" if run.status == FAILED else ", continued"
     minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time / 1000))
     tags = {name: run.tags.get(name, "") for name in ("kind", "sweep", "preset", "level", "arm")}
