@@ -199,7 +199,7 @@ def _show_import(bundle: Path, store: "Store") -> set[str]:
     if done.without:
         print(
             f"without their weights: {counted(len(done.without), 'run')}: {_named(list(done.without))}. They count as finished; "
-            "`rmlab sweep NAME preset=P --force` trains cells here"
+            "`rmlab sweep NAME preset=P --rerun-without-weights` trains cells here"
         )
     return done.experiments
 
