@@ -227,3 +227,14 @@ def test_a_sweep_of_verifiers_goes_on_from_its_study_s_bundle(machines: dict[str
     assert "imported_run" in by_name["label_ratio=2:1 s0"].tags
     assert "imported_run" not in by_name["label_ratio=1:2 s0"].tags
     assert "data_scale" not in by_name
+    assert "1 of 2 cells is finished without weights in this store; to train it here: rmlab sweep label_ratio" in err
+
+    code, out, err = sweep_here(*asked, "--rerun-without-weights", "--dry-run")
+    assert code == 0, err
+    assert f"to run again (finished in run {by_name['label_ratio=2:1 s0'].run_id}, without weights)" in out
+    code, _, err = sweep_here(*asked, "--rerun-without-weights")
+    assert code == 0, err
+    states = {run.name: run.status for run in runs(machines["second"], ["label_ratio"]) if "imported_run" in run.tags}
+    assert states == {"label_ratio=2:1 s0": "replaced"}
+    out = sweep_here(*asked, "--rerun-without-weights", "--dry-run")[1]
+    assert "2 of 2 runs finished, 0 to run" in out
