@@ -8,7 +8,7 @@ import pytest
 from rmlab.errors import MissingArtifact
 from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.paths import REPOSITORY
-from rmlab.sweep.dry_run import description, redo_rule, weights_words
+from rmlab.sweep.dry_run import description, redo_rule, runs_without_weights, weights_words
 from rmlab.sweep.plan import Cell
 from rmlab.sweep.request import Plan, make_plan
 from rmlab.sweep.scheduler import SweepOutcome, run_cells
@@ -93,7 +93,7 @@ def test_a_bare_machine_trains_only_what_no_bundle_has(machines: dict[str, Store
     said = description(whole.cells, second, retry_failed=False, redo=redo_rule(None, stale=False))
     assert "4 of 6 runs finished, 2 to run" in said
     assert said.count(", without weights") == 4
-    words = "4 of 6 cells are imported without weights; to train all cells here: rmlab sweep x --force"
+    words = "4 of 6 cells are finished without weights in this store; to train them here: rmlab sweep x --rerun-without-weights"
     assert weights_words(whole.cells, second, "rmlab sweep x") == words
     assert not weights_words(whole.cells, machines["first"], "rmlab sweep x")
     machines["second"]
@@ -104,7 +104,7 @@ def test_a_bare_machine_trains_only_what_no_bundle_has(machines: dict[str, Store
     key = whole.cells[0].identity.config_hash
     with pytest.raises(
         MissingArtifact,
-        match=r"came from a bundle without weights.* --force`.* Or .* without --without-models and --study",
+        match=r"came from a bundle without weights.* --rerun-without-weights`.* Or .* without --without-models and --study",
     ):
         find_artifact(key, "model")
     assert find_artifact(key, "scores.csv").read_text() == "scores of data_scale=1 s0"
@@ -163,6 +163,50 @@ def test_a_training_that_failed_is_known_on_the_next_machine(machines: dict[str,
     assert launcher.trained == ["data_scale=2 s0"]
 
 
+def test_only_cells_without_weights_are_trained_again_when_asked(machines: dict[str, Store], tmp_path: Path) -> None:
+    made = plan("preset=one_arm", "levels=[1,2]", "seeds=[0]")
+    bare, own = made.cells
+    train(machines["first"], bare)
+    import_bundle(carried(machines["first"], tmp_path / "b.zip"), store := machines["second"], show=False)
+    train(store, own)
+    (tmp_path / "other.yaml").write_text(TOY.read_text().replace("toy.py", str(TOY.with_name("toy.py"))))
+    assert (
+        run(plan("preset=one_arm", "levels=[1]", "baseline=1", "seeds=[0]", name=str(tmp_path / "other.yaml")), store)[
+            0
+        ]
+        == []
+    )
+    reuse, imported = (next(r for r in runs(store, [sweep]) if r.name == bare.name) for sweep in ("other", "toy_scale"))
+
+    lacking = runs_without_weights(made.cells, store)
+    assert lacking == {reuse.run_id, imported.run_id}, "whichever sweep asks for the cell gets the new run"
+    redo = redo_rule(None, stale=False, lacking=lacking)
+    said = description(made.cells, store, retry_failed=False, redo=redo)
+    assert f"to run again (finished in run {imported.run_id}, without weights)" in said
+    assert "1 of 2 runs finished, 1 to run" in said
+    launcher = Recording(store, made.cells)
+    run_cells(made.cells, store, launcher, redo=redo)
+    assert launcher.trained == [bare.name]
+    assert find_artifact(bare.identity.config_hash, "model").is_dir()
+    states = {run.run_id: run.status for run in runs(store)}
+    assert [states[run_id] for run_id in (imported.run_id, reuse.run_id)] == ["replaced", "replaced"]
+    assert runs_without_weights(made.cells, store) == set(), "the same command trains nothing now"
+
+
+def test_a_failed_run_here_is_not_shown_beside_the_run_that_came_later_in_a_bundle(
+    machines: dict[str, Store], tmp_path: Path
+) -> None:
+    made = plan("preset=one_arm", "levels=[1]", "baseline=1", "seeds=[0]")
+    [cell] = made.cells
+    here = machines["second"]
+    tags = {"config_hash": cell.identity.config_hash, "sweep": "toy_scale"}
+    RunLogger.start(here, "toy_scale", cell.name, kind="verifier", tags=tags).fail(ValueError("no"))
+    train(machines["first"], cell)
+    import_bundle(carried(machines["first"], tmp_path / "b.zip"), machines["second"], show=False)
+    found = {run.status: run for run in runs(here)}
+    assert found["failed"].tags["continued_by"] == found["finished"].run_id
+
+
 @pytest.mark.slow
 def test_a_sweep_of_verifiers_goes_on_from_its_study_s_bundle(machines: dict[str, Store], tmp_path: Path) -> None:
     pool = write_pool(tmp_path / "hand.parquet")
@@ -183,3 +227,14 @@ def test_a_sweep_of_verifiers_goes_on_from_its_study_s_bundle(machines: dict[str
     assert "imported_run" in by_name["label_ratio=2:1 s0"].tags
     assert "imported_run" not in by_name["label_ratio=1:2 s0"].tags
     assert "data_scale" not in by_name
+    assert "1 of 2 cells is finished without weights in this store; to train it here: rmlab sweep label_ratio" in err
+
+    code, out, err = sweep_here(*asked, "--rerun-without-weights", "--dry-run")
+    assert code == 0, err
+    assert f"to run again (finished in run {by_name['label_ratio=2:1 s0'].run_id}, without weights)" in out
+    code, _, err = sweep_here(*asked, "--rerun-without-weights")
+    assert code == 0, err
+    states = {run.name: run.status for run in runs(machines["second"], ["label_ratio"]) if "imported_run" in run.tags}
+    assert states == {"label_ratio=2:1 s0": "replaced"}
+    out = sweep_here(*asked, "--rerun-without-weights", "--dry-run")[1]
+    assert "2 of 2 runs finished, 0 to run" in out

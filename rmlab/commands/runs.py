@@ -81,7 +81,7 @@ def list_runs(
     if as_csv:
         _write_csv(chosen)
     else:
-        _draw(chosen, [run.run_id for run in every])
+        _draw(chosen, [run.run_id for run in every], with_sweep=sweep is None)
         if len(chosen) < len(found):
             print(f"{len(chosen)} of {counted(len(found), 'run')}")
 
@@ -199,7 +199,7 @@ def _show_import(bundle: Path, store: "Store") -> set[str]:
     if done.without:
         print(
             f"without their weights: {counted(len(done.without), 'run')}: {_named(list(done.without))}. They count as finished; "
-            "`rmlab sweep NAME preset=P --force` trains cells here"
+            "`rmlab sweep NAME preset=P --rerun-without-weights` trains cells here"
         )
     return done.experiments
 
@@ -228,11 +228,11 @@ def _value(run: "AnyRun", key: str) -> str | float | None:
 
 
 def _facts(run: "AnyRun") -> dict[str, str]:
-    from rmlab.tracking.tags import CONTINUED_BY
+    from rmlab.tracking.tags import CONTINUED_BY, FAILED
 
     status = f"{run.status} (reused)" if run.is_reuse else run.status
     if CONTINUED_BY in run.tags:
-        status += ", continued"
+        status += ", retried" if run.status == FAILED else ", continued"
     minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time / 1000))
     tags = {name: run.tags.get(name, "") for name in ("kind", "sweep", "preset", "level", "arm")}
@@ -245,8 +245,9 @@ def short_ids(ids: "Sequence[str]") -> dict[str, str]:
     return {one: one[:length] for one in ids}
 
 
-def _draw(found: "Sequence[AnyRun]", ids: Sequence[str]) -> None:
-    """ids: of all runs there are, listed or not."""
+def _draw(found: "Sequence[AnyRun]", ids: Sequence[str], with_sweep: bool = True) -> None:
+    """ids: of all runs there are, listed or not. with_sweep: say of which sweep each run is, where any is of one. A run's name need not
+    say it: a summary is named by its preset, a cell by its factor, which several sweeps may vary. The UI has a sweep's runs on one page."""
     from rich.console import Console
     from rich.table import Table
 
@@ -254,13 +255,15 @@ def _draw(found: "Sequence[AnyRun]", ids: Sequence[str]) -> None:
     from rmlab.tracking.views import DIGITS, HEADLINE
 
     shown = [name for name in HEADLINE.values() if any(name in run.metrics for run in found)]
-    table = Table("run", "id", "kind", "status", "preset", *shown, "minutes", "started", box=None)
+    sweeps = ["sweep"] if with_sweep and any("sweep" in run.tags for run in found) else []
+    table = Table("run", *sweeps, "id", "kind", "status", "preset", *shown, "minutes", "started", box=None)
     short = short_ids([*ids, *(run.run_id for run in found)])
     for run in found:
         facts = _facts(run)
         values = [f"{run.metrics[name]:.{DIGITS}g}" if name in run.metrics else "" for name in shown]
         table.add_row(
             facts["name"],
+            *(facts[name] for name in sweeps),
             short[run.run_id],
             *(facts[name] for name in ("kind", "status", "preset")),
             *values,

@@ -22,6 +22,7 @@ from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.launchers.jobs import Launcher
+    from rmlab.sweep.dry_run import Redo
     from rmlab.sweep.request import Plan
     from rmlab.sweep.scheduler import SweepOutcome
     from rmlab.tracking.store import Store
@@ -79,6 +80,13 @@ def sweep(
     rerun_stale: Annotated[
         bool, typer.Option("--rerun-stale", help="Rerun cells that another commit finished.")
     ] = False,
+    rerun_without_weights: Annotated[
+        bool,
+        typer.Option(
+            "--rerun-without-weights",
+            help="Rerun finished cells whose weights are not in the store, such as those of a study's bundle.",
+        ),
+    ] = False,
     stop_after: Annotated[
         float | None,
         typer.Option(
@@ -103,6 +111,7 @@ def sweep(
         force=force,
         redo_before=redo_before,
         rerun_stale=rerun_stale,
+        rerun_without_weights=rerun_without_weights,
         stop_after=stop_after,
     )
     launch_sweep(name, asked, options)
@@ -151,15 +160,23 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
 
 def _described(plan: "Plan", options: SweepOptions) -> str:
     """What would run, or (explain) how the cells differ."""
-    from rmlab.sweep.dry_run import description, explanation, redo_rule, search_description
+    from rmlab.sweep.dry_run import description, explanation, search_description
     from rmlab.tracking.store import Store
 
     if options.explain:
         return explanation(plan.cells)
     if plan.spec.search:
         return search_description(plan.cells)
-    redo = redo_rule(options.redo_before, options.rerun_stale)
-    return description(plan.cells, Store.existing(plan.uri), options.retry_failed, redo)
+    store = Store.existing(plan.uri)
+    return description(plan.cells, store, options.retry_failed, _redo(plan, options, store))
+
+
+def _redo(plan: "Plan", options: SweepOptions, store: "Store | None") -> "Redo":
+    """Which finished runs do not count."""
+    from rmlab.sweep.dry_run import redo_rule, runs_without_weights
+
+    lacking = runs_without_weights(plan.cells, store) if options.rerun_without_weights else ()
+    return redo_rule(options.redo_before, options.rerun_stale, lacking)
 
 
 def _launcher(plan: "Plan", options: SweepOptions, hydra: HydraRun | None) -> "Launcher":
@@ -180,16 +197,17 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
     """Runs the unfinished cells, unless another process runs this sweep, and shows the results. until: see `run_cells`."""
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
-    from rmlab.sweep.dry_run import redo_rule, weights_words
+    from rmlab.sweep.dry_run import weights_words
     from rmlab.sweep.scheduler import begin, run_cells
     from rmlab.tracking.store import Store
 
     if plan.spec.search and until is not None:
         raise UsageError("--stop-after does not apply to a search. Limit its number of trials with trials=N.")
-    redo = redo_rule(options.redo_before, options.rerun_stale)
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
-        begin(plan.cells, Store.existing(plan.uri), launcher, redo)
+        before = Store.existing(plan.uri)
+        redo = _redo(plan, options, before)
+        begin(plan.cells, before, launcher, redo)
         store = Store.open(plan.uri)
         store.describe(plan.spec.name, plan.spec.question, list(plan.spec.search.space) if plan.spec.search else [])
         try:
@@ -222,7 +240,8 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
             )
         elif not (outcome.ran or outcome.failed or outcome.left or is_quiet()):
             print("every cell was already finished: nothing was trained", file=sys.stderr)
-        if not is_quiet() and (words := weights_words(plan.cells, store, plan.command)):
+        told = is_quiet() or options.rerun_without_weights
+        if not told and (words := weights_words(plan.cells, store, plan.command)):
             print(words, file=sys.stderr)
         if not outcome.time_is_up:
             show_sweep(plan, store)

@@ -24,12 +24,10 @@ def ui(
     def prepare(opened: Store) -> None:
         completed = bring_up(opened, _descriptions())
         drawn = draw_missing(opened)
-        if completed or drawn:
-            print(
-                f"for the UI: short metrics for {counted(completed, 'run')} of an earlier version, "
-                f"reliability pictures for {counted(drawn, 'run')}",
-                file=sys.stderr,
-            )
+        done = [f"short metrics for {counted(completed, 'run')} of an earlier version"] if completed else []
+        done += [f"reliability pictures for {counted(drawn, 'run')}"] if drawn else []
+        if done:
+            print(f"for the UI: {', '.join(done)}", file=sys.stderr)
 
     chosen = choose_port(port)
     serve(Store.open(store), chosen, prepare)

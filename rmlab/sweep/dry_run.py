@@ -3,7 +3,7 @@
 import difflib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from rmlab.errors import UsageError
@@ -14,22 +14,25 @@ from rmlab.tracking.leases import LeaseMonitor, holder_words
 from rmlab.tracking.query import without_weights
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import commit
+from rmlab.tracking.tags import FINISHED, commit
 from rmlab.wording import counted
 
 Redo = Callable[[RunInfo], bool]
 
 
-def redo_rule(before: str | None, stale: bool) -> Redo:
-    """Which finished runs do not count. before: those that began before then (ISO). stale: those that another commit made."""
-    if before is None and not stale:
+def redo_rule(before: str | None, stale: bool, lacking: Collection[str] = ()) -> Redo:
+    """Which finished runs do not count. before: those that began before then (ISO). stale: those that another commit made.
+    lacking: those of these ids."""
+    if before is None and not stale and not lacking:
         return lambda run: False
     try:
         milliseconds = datetime.fromisoformat(before).timestamp() * 1000 if before else 0.0
     except ValueError:
         raise UsageError(f"--redo-before {before}: write the time as 2026-01-31T12:00:00") from None
     here = commit()
-    return lambda run: run.start_time < milliseconds or (stale and run.tags.get("commit") != here)
+    return lambda run: (
+        run.start_time < milliseconds or (stale and run.tags.get("commit") != here) or run.run_id in lacking
+    )
 
 
 def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, redo: Redo) -> str:
@@ -51,9 +54,9 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         if key in first:
             state = f"the same run as {first[key]}"
         else:
-            kind, words = _state(key, known, monitor, redo, retry_failed)
+            kind, words = _state(key, known, monitor, redo, retry_failed, ", without weights" if key in bare else "")
             states[kind] += 1
-            state = f"{kind}{words}{', without weights' if kind == 'finished' and key in bare else ''}"
+            state = f"{kind}{words}"
         first.setdefault(key, cell.name)
         lines.append(f"  {cell.name:<32} {key}  {state}")
     parts = [shape(cells), f"{states['finished']} of {counted(len(first), 'run')} finished"]
@@ -79,12 +82,19 @@ def names_alone(spec: SweepSpec) -> str:
 
 
 def cells_without_weights(cells: Sequence[Cell], store: Store | None, known: CellRuns) -> set[str]:
-    """The hashes of the cells whose finished run was imported without its weights."""
+    """The hashes of the cells whose finished run has no weights here: it was imported without them, or they were deleted."""
     keys = {cell.identity.config_hash for cell in cells} & known.finished.keys()
     if store is None or not keys:
         return set()
     lacking = {run.run_id for run in without_weights(store, [known.finished[key] for key in keys])}
     return {key for key in keys if known.finished[key].run_id in lacking}
+
+
+def runs_without_weights(cells: Sequence[Cell], store: Store | None) -> set[str]:
+    """Ids of the finished runs of the cells without weights: whichever sweep logged them, a run with weights takes their place."""
+    known = cell_runs(store)
+    bare = cells_without_weights(cells, store, known)
+    return {run.run_id for key in bare for run in known.all[key] if run.status == FINISHED}
 
 
 def weights_words(cells: Sequence[Cell], store: Store, command: str) -> str:
@@ -94,20 +104,22 @@ def weights_words(cells: Sequence[Cell], store: Store, command: str) -> str:
     if not many:
         return ""
     return (
-        f"{many} of {counted(len(cells), 'cell')} {'is' if many == 1 else 'are'} imported without weights; to train "
-        f"{'all cells' if len(cells) > 1 else 'it'} here: {command} --force"
+        f"{many} of {counted(len(cells), 'cell')} {'is' if many == 1 else 'are'} finished without weights in this store; to train "
+        f"{'it' if many == 1 else 'them'} here: {command} --rerun-without-weights"
     )
 
 
-def _state(key: str, known: CellRuns, monitor: LeaseMonitor, redo: Redo, retry_failed: bool) -> tuple[str, str]:
-    """Of one hash: its kind, and what there is to say beside it."""
+def _state(
+    key: str, known: CellRuns, monitor: LeaseMonitor, redo: Redo, retry_failed: bool, lacks: str
+) -> tuple[str, str]:
+    """Of one hash: its kind, and what there is to say beside it. lacks: what a finished run lacks, in words."""
     run = known.finished.get(key)
     if run is not None and not redo(run):
-        return "finished", f" (run {run.run_id})"
+        return "finished", f" (run {run.run_id}){lacks}"
     if (holder := monitor.holder(known.all.get(key, []))) is not None:
         return "at work", f" (run {holder.run_id}, by {holder_words(holder)})"
     if run is not None:
-        return "to run", f" again (finished in run {run.run_id})"
+        return "to run", f" again (finished in run {run.run_id}{lacks})"
     if (failed := known.failed.get(key)) is not None:
         error = failed.tags.get("error", "")
         return ("to run", f" again (failed: {error})") if retry_failed else ("failed", f": {error}")

@@ -36,9 +36,10 @@ class SweepOptions:
     """workers: cells that run at once, None = as many as the cores (or GPUs) hold. on_error: whether to stop or continue after a failure.
 
     dry_run, explain: only describe the sweep. retry_failed: rerun failed cells. force: rerun finished cells; redo_before
-    (2026-01-31T12:00:00): those that began before then; rerun_stale: those of another commit. batch: how many cells one of Hydra's
-    own launchers gets at once, None = all of a sweep, one trial of a search. stop_after: minutes from the command's start after which
-    no cell runs any more (the preparation of what all cells share is finished); None = no limit.
+    (2026-01-31T12:00:00): those that began before then; rerun_stale: those of another commit; rerun_without_weights: those whose weights
+    are not in the store. batch: how many cells one of Hydra's own launchers gets at once, None = all of a sweep, one trial of a search.
+    stop_after: minutes from the command's start after which no cell runs any more (the preparation of what all cells share is
+    finished); None = no limit.
     """
 
     dry_run: bool = False
@@ -49,6 +50,7 @@ class SweepOptions:
     force: bool = False
     redo_before: str | None = None
     rerun_stale: bool = False
+    rerun_without_weights: bool = False
     batch: int | None = None
     stop_after: float | None = None
 
@@ -74,7 +76,7 @@ class SweepOptions:
 
     def flags(self) -> list[str]:
         """As flags of the command that goes on with the sweep: what is done once (dry_run, retry_failed) is not among them."""
-        again = ("workers", "on_error", "redo_before", "rerun_stale", "stop_after")
+        again = ("workers", "on_error", "redo_before", "rerun_stale", "rerun_without_weights", "stop_after")
         given = {name: value for name, value in self.changed().items() if name in again}
         words = [
             [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])] for name, value in given.items()

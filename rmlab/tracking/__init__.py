@@ -14,6 +14,7 @@ run        writes one run: buffered metrics, artifacts, data sets, and finally t
 run_index  names and tags of runs, quickly: which cells are finished
 store      the store: one sqlite file or a server, opened safely by many processes at once
 store_errors  messages for a store that is busy or does not work
+successors  which run came after one of the same configuration that ended unfinished
 tags       names of a run's tags; sets and removes them; the origin of a run: commit, host, process
 ui         the MLflow UI for the store; what it shows of experiments of an earlier version
 ui_server  the process that serves it: MLflow's application, opened as model training

@@ -75,14 +75,17 @@ class TrackedRun(RunInfo):
 
     def _missing(self, path: str, reason: str) -> MissingArtifact:
         top = path.split("/")[0]
+        bare = bool(without_weights(self.store, [self]))
         if IMPORTED_RUN in self.tags and (
             top in self.tags.get(LEFT_OUT, "").split(", ") or (top == MODEL and lacks_model(self, self.folder()))
         ):
             what = "weights" if top == MODEL else "this artifact"
             reason = (
-                f"the run came from a bundle without {what}. To train it again: {training_command(self)}. Or export it again where it "
-                "was made, without --without-models and --study, and import that bundle"
+                f"the run came from a bundle without {what}. To train it again: {training_command(self, bare)}. Or export it again where "
+                "it was made, without --without-models and --study, and import that bundle"
             )
+        elif top == MODEL and bare:
+            reason = f"its weights are gone. To train it again: {training_command(self, bare)}"
         return MissingArtifact(
             f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}"
         )
@@ -100,16 +103,22 @@ def runs(
 
 
 def without_weights(store: Store, found: Iterable[RunInfo]) -> list[RunInfo]:
-    """Those of the runs that were imported without a model. A run that reused another one's names no artifact that was left out, so
-    its folder is looked at where the store is local."""
+    """Those of the runs that were imported without a model, or whose model was deleted from the store's folder since. An imported run
+    that reused another one's names no artifact that was left out, so its folder is looked at where the store is local."""
     lacking = []
     for info in found:
-        if IMPORTED_RUN not in info.tags:
-            continue
         named = any(are_weights(name) for name in info.tags.get(LEFT_OUT, "").split(", "))
-        if named or lacks_model(info, None if named else get_run(store, info.run_id).folder()):
+        if named or lacks_model(info, _folder(store, info)):
             lacking.append(info)
     return lacking
+
+
+def _folder(store: Store, run: RunInfo) -> Path | None:
+    """The artifacts of a run, or of the one that it reuses. MLflow, which takes a second to import, is asked only for an imported run
+    whose artifacts do not lie beside the store."""
+    owner = run.tags.get(SOURCE_RUN, run.run_id)
+    beside = next(store.artifacts.glob(f"*/{owner}/artifacts"), None) if store.artifacts else None
+    return beside or (get_run(store, owner).folder() if IMPORTED_RUN in run.tags else None)
 
 
 def lacks_model(run: RunInfo, folder: Path | None) -> bool:

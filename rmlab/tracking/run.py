@@ -23,15 +23,14 @@ from rmlab.tracking.config import LEVEL_NUMBER, TrackingConfig, level_number
 from rmlab.tracking.parameters import LONGEST_PARAM
 from rmlab.tracking.run_index import runs_of
 from rmlab.tracking.store import Store
+from rmlab.tracking.successors import take_up
 from rmlab.tracking.tags import (
     AT_WORK,
     CONFIG_HASH,
-    CONTINUED_BY,
     ERROR,
     FAILED,
     FINISHED,
     IN_MLFLOW,
-    KILLED,
     LONGEST_TAG,
     PROCESS,
     REPLACES,
@@ -114,7 +113,8 @@ class RunLogger:
                 logger = cls(store, run.info.run_id, experiment_id, _signed=signed)
                 if once:
                     logger._keeper = leases.Keeper(store, logger.run_id, beaten)
-                logger._take_up(first.get(CONFIG_HASH))
+                if CONFIG_HASH in first:
+                    take_up(store, first[CONFIG_HASH], logger.run_id)
                 logger.params(params or {})
                 logger.place(first)
         except BaseException as error:
@@ -122,12 +122,6 @@ class RunLogger:
                 logger.fail(error)
             raise
         return logger
-
-    def _take_up(self, config_hash: str | None) -> None:
-        """Says in runs of the same cell that were stopped or killed that this one goes on with their work."""
-        for run in runs_of(self.store, config_hash) if config_hash else ():
-            if run.status in (STOPPED, KILLED) and CONTINUED_BY not in run.tags:
-                set_tags(self.store, run.run_id, {CONTINUED_BY: self.run_id})
 
     def place(self, tags: Mapping[str, str]) -> None:
         """The level that the tags say, as a number and a metric: the UI sorts parameters and tags as words."""

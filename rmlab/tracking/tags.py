@@ -126,7 +126,7 @@ IN_MLFLOW = {
     STOPPED: "SCHEDULED",  # of its five words the one for work that is to go on; KILLED is shown as a failure
 }
 CONTINUED_BY = "continued_by"
-"""Tag of a run that was stopped or killed: the run of the same configuration that took its work up."""
+"""Tag of a run that was stopped, killed or failed: the run of the same configuration that took its work up, or tried it again."""
 ERROR, TRACEBACK = "error", "traceback"
 LEASE, BEAT = "lease", "beat"
 AT_WORK = (PROCESS, LEASE, BEAT)

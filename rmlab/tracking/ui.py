@@ -22,6 +22,7 @@ from rmlab.tracking.config import LEVEL_NUMBER
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import run_infos, search
 from rmlab.tracking.store import SEARCHED, Store, quiet_environment
+from rmlab.tracking.successors import name_successors
 from rmlab.tracking.ui_server import HOST, TRAINING
 from rmlab.tracking.views import ARMS, CURVES, HEADLINE, TABLE, headline, is_ours, rounded, view_tags
 
@@ -171,8 +172,10 @@ def bring_up(store: Store, descriptions: Mapping[str, str]) -> int:
     """Makes a store's experiments such as this version makes them, and returns how many runs were completed.
 
     descriptions: of experiments by name, for those that have none. A view that somebody saved stays, and nothing that a run says
-    is changed. An experiment whose views are of this version is not looked at again.
+    is changed; what ended unfinished names the later run of its cell. An experiment whose views are of this version is not looked at
+    again.
     """
+    name_successors(store)
     completed = 0
     for experiment in store.call(lambda: store.client.search_experiments(max_results=1000)):
         if experiment.name in descriptions:

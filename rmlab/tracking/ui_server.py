@@ -20,6 +20,9 @@ TRAINING = "workflowType=machine_learning"
 TABLE_VIEW = f"{TRAINING}&viewStateShareKey={TABLE}"
 ASSISTANT_SHOWN = "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1"
 """What the UI keeps in the browser once it has opened its assistant by itself."""
+WORKFLOW = "mlflow.workflowType_v1"
+"""What the UI keeps in the browser of what it is used for. It goes by that on pages whose address does not say it, such as the one that
+compares runs, and takes agents and traces by itself."""
 ASKED_BEFORE = (b"if-none-match", b"if-modified-since", b"accept-encoding")
 
 Message = MutableMapping[str, Any]
@@ -30,6 +33,7 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 SCRIPT = """
 localStorage.setItem(ASSISTANT_SHOWN, 'true');
+if (localStorage.getItem(WORKFLOW) === null) localStorage.setItem(WORKFLOW, '"machine_learning"');
 if (['', '#', '#/'].includes(location.hash)) location.replace(START);
 document.addEventListener('click', (event) => {
   const link = event.target.closest?.('a[href]');
@@ -45,7 +49,12 @@ document.addEventListener('click', (event) => {
 
 def script(start: str) -> str:
     """What the page does before anything else. start: the part of an address after #, of where the bare address leads."""
-    told = {"ASSISTANT_SHOWN": json.dumps(ASSISTANT_SHOWN), "START": json.dumps(f"#{start}"), "VIEW": TABLE_VIEW}
+    told = {
+        "ASSISTANT_SHOWN": json.dumps(ASSISTANT_SHOWN),
+        "WORKFLOW": json.dumps(WORKFLOW),
+        "START": json.dumps(f"#{start}"),
+        "VIEW": TABLE_VIEW,
+    }
     code = SCRIPT
     for name, value in told.items():
         code = code.replace(name, value)

@@ -101,7 +101,10 @@ SERIES = (
     "rl/",
 )  # drawn over their steps; the others are bars
 GOING = "tags.continued_by IS NULL and tags.replaced_by IS NULL"
-"""Runs that were stopped or killed, and that another run of the same configuration went on with or replaced, are not shown twice."""
+"""Leaves out runs that were stopped, killed or failed where a later run of the same configuration went on or tried again, and runs that
+another one replaced: a cell is shown once."""
+MEASURED = f"tags.kind != 'summary' and {GOING} and tags.status != 'failed'"
+"""Leaves out what is no run of a level, too: summaries, and cells that failed, which `rmlab figures` does not count either."""
 MANY = 100  # runs or groups that a chart shows
 
 
@@ -109,8 +112,8 @@ def view_tags(searched: Sequence[str] = ()) -> dict[str, str]:
     """Tags of an experiment that hold the views.
 
     TABLE: one line a run, the headline metrics beside its level and seed; of a search, beside the parameters that it searches.
-    What another run went on with is left out. CURVES: the charts that matter, every level as one line, the mean of its seeds; ARMS:
-    the same, every level in each arm as one line. A search has neither.
+    What another run went on with is left out. CURVES: the charts that matter, every level as one line, the mean of its seeds, without
+    failed runs; ARMS: the same, every level in each arm as one line. A search has neither.
     """
     columns = [*(f"params.`{name}`" for name in searched), *COLUMNS]
     shown = {"selectedColumns": columns, "columnOrder": [NAME, *columns], "columnWidths": WIDTHS}
@@ -123,7 +126,7 @@ def view_tags(searched: Sequence[str] = ()) -> dict[str, str]:
     def curves(*tags: str) -> dict[str, Any]:
         keys = [{"mode": "tag", "groupByData": tag} for tag in tags]
         grouped = {"aggregateFunction": "average", "groupByKeys": keys}
-        return _state(**shown, **by_level, groupBy=grouped, searchFilter=f"tags.kind != 'summary' and {GOING}")
+        return _state(**shown, **by_level, groupBy=grouped, searchFilter=MEASURED)
 
     return {
         f"{PREFIX}{TABLE}": _tag("Runs: headline metrics", table),

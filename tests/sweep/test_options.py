@@ -16,6 +16,9 @@ def test_what_is_done_once_is_not_in_the_command_that_goes_on() -> None:
     assert options.flags() == ["--workers", "3", "--on-error", "continue", *redo, "--rerun-stale"]
     assert options.changed().keys() == {"workers", "on_error", "retry_failed", "redo_before", "rerun_stale"}
     assert SweepOptions().flags() == []
+    assert SweepOptions(rerun_without_weights=True).flags() == ["--rerun-without-weights"], (
+        "for the cells still to come"
+    )
     assert SweepOptions(stop_after=9).flags() == ["--stop-after", "9"], "each command has its own limit"
     assert SweepOptions(redo_before="2026-01-31").dated().redo_before == "2026-01-31"
 

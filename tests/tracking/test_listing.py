@@ -55,6 +55,27 @@ def test_runs_are_sorted_chosen_and_counted(filled: Store, capsys: pytest.Captur
         list_runs(sort="auc_within_tas")
 
 
+def test_a_list_says_of_which_sweep_a_summary_is(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    for sweep in ("data_scale", "evidence"):
+        tags = {"sweep": sweep, "preset": "demo"}
+        with RunLogger.start(filled, sweep, "summary demo", kind="summary", tags=tags):
+            pass
+    list_runs(kind="summary")
+    header, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert header[:3] == ["run", "sweep", "id"]
+    assert sorted(row[:3] for row in rows) == [["summary", "demo", "data_scale"], ["summary", "demo", "evidence"]]
+    list_runs(kind="summary", as_csv=True)
+    listed = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert sorted((row["name"], row["sweep"]) for row in listed) == [
+        ("summary demo", "data_scale"),
+        ("summary demo", "evidence"),
+    ]
+    list_runs(sweep="evidence")
+    assert capsys.readouterr().out.split()[:2] == ["run", "id"], "it was asked for by its sweep"
+    list_runs(kind="policy")
+    assert capsys.readouterr().out.split()[:2] == ["run", "id"], "none is of a sweep"
+
+
 def test_a_sweep_or_kind_that_there_is_not_is_refused_with_what_is_there(filled: Store) -> None:
     with pytest.raises(
         UsageError, match=r"--sweep data_scal: there is no such sweep \(did you mean data_scale\?\); in sqlite"

@@ -139,17 +139,18 @@ def test_ctrl_c_in_the_middle_of_a_write_waits_for_its_end(store: Store, moment:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_was_stopped_or_killed_names_the_run_that_goes_on_with_it(store: Store) -> None:
+def test_what_ended_unfinished_names_the_run_that_goes_on_with_it(store: Store) -> None:
     def begin(name: str, cell: str = "c0", **more: bool) -> RunLogger:
         return RunLogger.start(store, "verifiers", name, kind="verifier", tags={"config_hash": cell}, **more)
 
-    for name, error in (("failed", ValueError("no")), ("stopped", KeyboardInterrupt())):
-        begin(name).fail(error)
-    begin("other cell", "c1").fail(KeyboardInterrupt())
+    begin("failed").fail(ValueError("no"))
+    second = begin("stopped")
+    second.fail(KeyboardInterrupt())
+    begin("other cell", "c1").fail(ValueError("no"))
     with begin("on", once=True) as on:
         pass
     named = {run.name: run.tags.get("continued_by") for run in runs(store)}
-    assert named == {"stopped": on.run_id, "failed": None, "other cell": None, "on": None}
+    assert named == {"failed": second.run_id, "stopped": on.run_id, "other cell": None, "on": None}
 
 
 def test_a_long_parameter_is_refused(store: Store) -> None:

@@ -56,3 +56,4 @@ def test_the_script_leads_to_the_runs_and_keeps_the_assistant_closed() -> None:
     assert "viewStateShareKey=rmlab-table" in code
     assert "localStorage.setItem(\"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1\", 'true')" in code
     assert "START" not in code.replace(START, "")
+    assert 'localStorage.setItem("mlflow.workflowType_v1", \'"machine_learning"\')' in code

@@ -1,8 +1,11 @@
 """The views are a state of the UI's own page, which it promises to nobody: every word of it has to be one that the UI still knows."""
 
 import base64
+import csv
+import io
 import json
 import re
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +14,14 @@ from typing import Any
 import mlflow
 import pytest
 
+from rmlab.commands.runs import list_runs
 from rmlab.tracking.config import TrackingConfig, level_number, sweep_params
 from rmlab.tracking.leases import replace
+from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
+from rmlab.tracking.ui import bring_up
+from rmlab.tracking.ui_server import WORKFLOW
 from rmlab.tracking.views import CURVES, PREFIX, TABLE, view_tags
 
 SCRIPTS = Path(mlflow.__file__).parent / "server" / "js" / "build" / "static" / "js"
@@ -49,6 +56,7 @@ def test_the_ui_knows_every_word_of_a_view() -> None:
     for text in (
         PREFIX.removesuffix("."),
         '"deflate;',
+        WORKFLOW.removesuffix("_v1"),
         *json.dumps(["LINE", "BAR", "SCATTER", "METRIC", "SHOWALL", "average"])[1:-1].split(", "),
     ):
         assert text in ui or text.strip('"') in known, text
@@ -67,6 +75,52 @@ def test_what_another_run_went_on_with_is_not_shown_twice(store: Store) -> None:
     for name, state in states():
         found = store.client.search_runs([store.experiment("verifiers")], state["searchFilter"])
         assert sorted(run.info.run_name for run in found) == ["after", "waits"], name
+
+
+def test_a_failed_run_is_no_run_of_its_level_and_is_shown_until_its_cell_is_tried_again(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def begin(name: str, cell: str) -> RunLogger:
+        return RunLogger.start(store, "verifiers", name, kind="verifier", tags={"config_hash": cell, "level": "8"})
+
+    def shown(view: str) -> list[str]:
+        state = next(state for name, state in states() if name.startswith(view))
+        found = store.client.search_runs([store.experiment("verifiers")], state["searchFilter"])
+        return sorted(run.info.run_name for run in found)
+
+    begin("first", "c0").fail(ValueError("no"))
+    begin("alone", "c1").fail(ValueError("no"))
+    assert (shown("Runs"), shown("Levels")) == (["alone", "first"], [])
+    again = begin("again", "c0")
+    assert (shown("Runs"), shown("Levels")) == (["again", "alone"], ["again"])
+    again.finish()
+    assert (shown("Runs"), shown("Levels")) == (["again", "alone"], ["again"])
+    list_runs(as_csv=True)
+    listed = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert {row["name"]: row["status"] for row in listed} == {
+        "first": "failed, retried",
+        "alone": "failed",
+        "again": "finished",
+    }
+
+
+def test_a_store_of_an_earlier_version_learns_which_run_came_after_a_failed_one(store: Store) -> None:
+    def begin(name: str, cell: str) -> RunLogger:
+        return RunLogger.start(store, "verifiers", name, kind="verifier", tags={"config_hash": cell})
+
+    first = begin("first", "c0")
+    first.fail(ValueError("no"))
+    with begin("whole", "c1"):
+        pass
+    time.sleep(0.01)  # runs are told apart by the millisecond in which they began
+    again = begin("again", "c0")
+    again.finish()
+    begin("redone", "c1").fail(ValueError("no"))
+    store.client.delete_tag(first.run_id, "continued_by")
+    for _ in range(2):
+        bring_up(store, {})
+        named = {run.name: run.tags.get("continued_by") for run in runs(store)}
+        assert named == {"first": again.run_id, "again": None, "whole": None, "redone": None}
 
 
 def test_a_search_has_its_parameters_as_columns_and_no_levels(store: Store) -> None:

@@ -22,9 +22,11 @@ from rmlab.progress import progress
 from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record, within
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
 from rmlab.tracking.config import LEVEL_NUMBER
+from rmlab.tracking.query import without_weights
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
+from rmlab.tracking.successors import name_successors
 from rmlab.tracking.tags import (
     AT_WORK,
     HOST,
@@ -33,13 +35,14 @@ from rmlab.tracking.tags import (
     IN_MLFLOW,
     LEFT_OUT,
     PROCESS,
+    REUSED,
     RUNNING,
     STATUS,
     check_names,
     close,
     origin_tags,
 )
-from rmlab.tracking.weights import are_weights
+from rmlab.tracking.weights import MODEL, are_weights
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -82,7 +85,9 @@ def import_bundle(path: Path, store: Store, show: bool = True) -> Imported:
             for entry in arrival.in_order():
                 arrival.take(entry)
                 advance(1)
-        arrival.name_successors()
+        arrival.name_replacements()
+        name_successors(store)
+        arrival.note_weights()
         arrival.result.experiments = {entry.experiment for entry in bundle.entries}
         return arrival.result
 
@@ -173,14 +178,13 @@ class _Arrival:
         lacking = _lacking(entry, record)
         if lacking:
             tags[LEFT_OUT] = ", ".join(sorted(lacking))
-            self._note_weights(f"{entry.name} ({run.run_id})", lacking)
         self._tags(run, {**tags, IMPORTED_RUN: origin})
         last = {STATUS: record.tags[STATUS]} if STATUS in record.tags else {STATUS: record.status.lower()}
         self._tags(run, {**last, IMPORTED_AT: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         self._close(run.run_id, None, record)
         return run.run_id
 
-    def name_successors(self) -> None:
+    def name_replacements(self) -> None:
         """A run that another one replaced names it, which is known last: it names this one, too."""
         for entry in self.bundle.entries:
             later = self._here(self.records[entry.run_id].tags.get(REPLACED_BY, ""))
@@ -204,12 +208,15 @@ class _Arrival:
                 self._tags(RunLogger(self.store, here.run_id, here.experiment_id), {LEFT_OUT: ", ".join(sorted(still))})
             else:
                 self.store.call(partial(self.store.client.delete_tag, here.run_id, LEFT_OUT))
-        self._note_weights(f"{here.name} ({here.run_id})", still)
         return bool(files)
 
-    def _note_weights(self, name: str, lacking: set[str]) -> None:
-        if weights := sorted(filter(are_weights, lacking)):
-            self.result.without[name] = ", ".join(weights)
+    def note_weights(self) -> None:
+        """Which runs of the bundle had weights that are not here, their own or those of the run that they reused."""
+        taken = [info for info in run_infos(self.store) if info.run_id in self.ids.values()]
+        had = [info for info in taken if LEFT_OUT in info.tags or REUSED in info.tags]
+        for run in without_weights(self.store, had):
+            weights = sorted(filter(are_weights, run.tags.get(LEFT_OUT, "").split(", ")))
+            self.result.without[f"{run.name} ({run.run_id})"] = ", ".join(weights or [MODEL])
 
     def _experiment(self, name: str) -> str:
         """The experiment of that name; what was noted on it comes along where nothing is noted here."""
