@@ -140,8 +140,11 @@ def note(group: SweepRuns) -> str:
     tested = len(family)
     if not tested:
         seeds = max(test.seeds for test in group.tests.values())
+        reasons = dict.fromkeys(test.reason.removeprefix("no test: ") for test in group.tests.values())
         reason = (
-            f"{counted(seeds, 'seed')}, at least {LEAST_SEEDS} are needed" if seeds < LEAST_SEEDS else "nothing varies"
+            f"{counted(seeds, 'seed')}, at least {LEAST_SEEDS} are needed"
+            if seeds < LEAST_SEEDS
+            else "; ".join(reasons)
         )
         return f"Levels beside the baseline {group.baseline}: no test ({reason})."
     shown = sum(test.shown for test in family)

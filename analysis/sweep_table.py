@@ -8,6 +8,7 @@ from analysis import level_tests, rules, style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.files import write_text
+from rmlab.metrics import thin
 from rmlab.wording import estimate, number
 
 _number = partial(number, absent="")
@@ -121,7 +122,8 @@ def as_markdown(group: SweepRuns) -> str:
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     found = rows(group)
     for row in found:
-        values = [_with_interval(row, name) for name in names]
+        cells = group.at(row["level"], row["arm"])
+        values = [f"{_with_interval(row, name)}{on_few(cells, name)}" for name in names]
         first = [*([row["arm"]] if arms else []), row["level"], str(row["seeds"])]
         lines.append(f"| {' | '.join([*first, *values, _number(row['ece_noise_floor_task_p95'])])} |")
     for row in baseline_rows(group):
@@ -141,6 +143,12 @@ def beside_rules_at_k(group: SweepRuns, k: str) -> list[str]:
 def beside_rules_auc(group: SweepRuns) -> list[str]:
     """The same of the within-task AUC."""
     return rules.sentences(group, "AUC within task", group.reported("auc_within_task"))
+
+
+def on_few(cells: list[FinishedCell], metric: str) -> str:
+    """` (1 mixed task)` beside a within-task value that rests on few in one of the seeds; "" elsewhere."""
+    fewest = min((cell.report for cell in cells), key=lambda report: report.get("mixed_tasks", 0))
+    return thin.beside(fewest, metric)
 
 
 def _with_interval(row: Row, name: str) -> str:

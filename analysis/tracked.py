@@ -13,6 +13,7 @@ import numpy as np
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import path_part
+from rmlab.metrics.thin import WITHIN_TASK
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
@@ -35,10 +36,13 @@ class FinishedCell:
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """Metrics of the evaluation part by the contract's names. A report from before ECE less its floor gets it, without an interval."""
+        """Metrics of the evaluation part by the contract's names. A report from before ECE less its floor gets it, without an interval;
+        within-task values of an earlier one have no interval either where they rest on one mixed task."""
         found = self._json("report.json")
         error, floor = found["ece_width_10"], found["ece_noise_floor_task"]
         found.setdefault("ece_less_floor", None if error is None or floor is None else error - floor)
+        if found.get("mixed_tasks", 2) < 2:
+            found["ci95"] |= dict.fromkeys(WITHIN_TASK)
         return found
 
     @cached_property

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rmlab.metrics.best_of_k import rm_at_k_of_groups, sizes_of_k, weighted_vote
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.metrics.table import Codes, Floats, Table, mean_where_defined, ratio, sum_by
-from rmlab.metrics.weighted import GroupMeans, Statistic, Values, per_cluster
+from rmlab.metrics.weighted import GroupMeans, Statistic, Values, contributors, per_cluster
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class WithinTasksOfPatches(Statistic):
             columns = (distinct.score_U[keep_U], distinct.label_U[keep_U], distinct.group_U[keep_U])
             pairs = pairs_in_groups(*columns, table.groups)
             self.sums_CP = [per_cluster(table, value_G) for value_G in (pairs.won_G, pairs.all_G)]
+            self.contributing["auc_within_task_patches"] = contributors(self.sums_CP[1])
 
     def values(self, weight_RC: Floats) -> Values:
         if not self.sums_CP:

@@ -38,8 +38,9 @@ def compare(
     """{trajectories, clusters, swaps, replicates, seed, metrics}: what A is above B.
 
     metrics: name -> {a, b, difference (a - b), ci95 of the difference, p}; curves nested by k; undefined = None.
-    ci95: paired bootstrap of clusters. p: two-sided, at least 1 / (swaps + 1); where rows are ordered or binned across clusters
-    of the bootstrap, at least 1 / (replicates + 1). ece_less_floor: each table's ECE less its own floor.
+    ci95: paired bootstrap of clusters; None where the metric rests on fewer than two. p: two-sided, at least 1 / (swaps + 1); where
+    rows are ordered or binned across clusters, of the bootstrap, at least 1 / (replicates + 1). ece_less_floor: each table's ECE
+    less its own floor.
     kinds: the statistics whose metrics are compared, by default all of the registry.
 
     Raises DataError unless both tables hold the same labelled trajectories.
@@ -54,6 +55,7 @@ def compare(
         bootstrap(statistic, clusters, replicates, seed) for statistic in statistics
     )  # the same clusters
     drawn = {name: drawn_a[name] - drawn_b[name] for name in drawn_a}
+    thin = {name for side in statistics for name, contributing in side.contributing.items() if contributing < 2}
     swapped = _swapped(a, b, [kind for kind in kinds if not kind.across_clusters], swaps, seed)
     metrics: dict[str, Any] = {}
     for name in of_a:
@@ -64,6 +66,8 @@ def compare(
             }
         else:
             metrics[name] = _result(name, of_a[name], of_b[name], drawn[name], swapped.get(name))
+            if name in thin:
+                metrics[name]["ci95"] = None
     if (name := "ece_width_10") in metrics:
         floor_a, floor_b = (noise_floor_task(side).mean for side in sides)
         less_a, less_b = of_a[name] - floor_a, of_b[name] - floor_b

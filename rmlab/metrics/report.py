@@ -113,10 +113,11 @@ def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int
 
 
 def _intervals(measured: Report, rows: Table, replicates: int, seed: int) -> Report:
-    """{name: [low, high]}, curves nested by k; null where undefined or where there are not two clusters to resample."""
+    """{name: [low, high]}, curves nested by k; null where undefined or where fewer than two clusters contribute."""
     if not replicates or not len(rows.label_N):
         return {}
-    values = bootstrap(Combined(rows, registry.statistics()), rows.clusters, replicates, seed)
+    statistic = Combined(rows, registry.statistics())
+    values = bootstrap(statistic, rows.clusters, replicates, seed)
     intervals: Report = {}
     for metric in registry.METRICS:
         if metric.less is not None and metric.less[0] in values:
@@ -133,7 +134,8 @@ def _intervals(measured: Report, rows: Table, replicates: int, seed: int) -> Rep
                 for j, (k, estimate) in enumerate(measured[name].items())
             }
         else:
-            intervals[name] = _interval(name, measured[name], values[name], rows.clusters)
+            clusters = statistic.contributing.get(name, rows.clusters)
+            intervals[name] = _interval(name, measured[name], values[name], clusters)
     return intervals
 
 

@@ -18,6 +18,7 @@ from rmlab.metrics.table import Floats, table
 from rmlab.metrics.uncertainty import bootstrap
 from rmlab.metrics.weighted import BestOfK, Combined, Values, WidthBins, WithinTasks
 from rmlab.scores.scores import Scores
+from rmlab.wording import counted
 
 FAMILY = ("rm_at_k", "auc_within_task", "ece_width_10")  # RM@k at the most attempts
 LEAST_SEEDS = 3
@@ -36,7 +37,8 @@ class LevelTest:
     by_seed, by_tasks: the differences of the seeds, and the variance of their mean from tasks alone.
     detectable: the difference that such a test shows with a power of 80 %, alone and (detectable_holm) at the first step of Holm's
     correction.
-    All but the differences are None where there is no test (fewer than 3 seeds, or nothing varies), which `reason` says.
+    All but the differences are None where there is no test (fewer than 3 seeds or 2 clusters that contribute, or nothing varies),
+    which `reason` says.
     """
 
     level: str
@@ -151,6 +153,11 @@ def _family(pairs: "Mapping[str, Sequence[tuple[_Seed, _Seed]]]") -> list[LevelT
                 reason = f"no test: {len(seed_S)} of at least {LEAST_SEEDS} seeds"
             elif np.isnan(mean):
                 reason = "undefined"
+            elif (
+                contributing := min(one.contributing.get(metric, one.clusters) for pair in paired for one in pair)
+            ) < 2:
+                mixed = " with a mixed task" if metric in paired[0][0].contributing else ""
+                reason = f"no test: {counted(contributing, 'cluster')}{mixed}, at least 2 are needed"
             else:
                 drawn_SR = np.stack([a.drawn[metric] - b.drawn[metric] for a, b in paired])
                 spreads[metric][level] = spread(seed_S, drawn_SR, paired[0][0].clusters)
@@ -168,6 +175,7 @@ class _Seed:
     estimate: dict[str, float]
     drawn: Values
     clusters: int
+    contributing: dict[str, int]
 
     @classmethod
     def of(cls, scores: Scores, replicates: int, seed: int) -> "_Seed":
@@ -179,6 +187,7 @@ class _Seed:
             {name: float(_at_most_attempts(point[name])[0]) for name in FAMILY},
             {name: _at_most_attempts(drawn[name]) for name in FAMILY if drawn},
             rows.clusters,
+            statistic.contributing,
         )
 
 

@@ -37,6 +37,7 @@ class Statistic:
     """Metrics of one table that are computed together. What does not depend on the weights is computed when it is made.
 
     sizes: the k of each metric that is a curve, by its name.
+    contributing: clusters that a metric rests on, by its name; a metric that rests on all of them is not in it.
     across_clusters: whether rows of different clusters are ordered or binned together, so that the metric is no sum over clusters.
     """
 
@@ -44,6 +45,7 @@ class Statistic:
 
     def __init__(self, table: Table) -> None:
         self.sizes: dict[str, list[int]] = {}
+        self.contributing: dict[str, int] = {}
 
     def values(self, weight_RC: Floats) -> Values:
         """weight_RC: whole numbers, float64. A metric that this table cannot have (of several policies, ...) is left out."""
@@ -58,6 +60,7 @@ class Combined(Statistic):
         self.parts = [kind(table) for kind in kinds]
         for part in self.parts:
             self.sizes |= part.sizes
+            self.contributing |= part.contributing
 
     def values(self, weight_RC: Floats) -> Values:
         return {name: value for part in self.parts for name, value in part.values(weight_RC).items()}
@@ -152,6 +155,9 @@ class WithinTasks(Statistic):
         pairs = pairs_in_groups(rows.score_N, rows.label_N, rows.group_N, rows.groups)
         self.won_CP, self.all_CP = per_cluster(table, pairs.won_G), per_cluster(table, pairs.all_G)
         self.across_C2 = pairs_by_cluster(table) if table.policies > 1 else None
+        self.contributing["auc_within_task"] = contributors(self.all_CP)
+        if self.across_C2 is not None:
+            self.contributing["auc_within_task_across"] = contributors(self.across_C2[:, 1:])
 
     def values(self, weight_RC: Floats) -> Values:
         aucs = {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
@@ -179,6 +185,8 @@ class AdvantageMeasures(Statistic):
                 groups.score_energy_G * (1 - mixed_G),
             )
         ]
+        mixed, spread = (contributors(self.sums_CP[i]) for i in (1, 3))
+        self.contributing = {"advantage_cosine": mixed, "advantage_cosine_all": mixed, "advantage_noise_share": spread}
 
     def values(self, weight_RC: Floats) -> Values:
         cosine, mixed, product, score_energy, label_energy, noise = (weight_RC @ sum_CP for sum_CP in self.sums_CP)
@@ -269,6 +277,11 @@ def pairs_by_cluster(table: Table) -> Floats:
     rows = table.scored
     task = pairs_in_groups(rows.score_N, rows.label_N, rows.task_N, rows.tasks)
     return np.column_stack([sum_by(rows.cluster_T, value_T, rows.clusters) for value_T in (task.won_G, task.all_G)])
+
+
+def contributors(count_CP: Floats) -> int:
+    """Clusters with anything to count. Where there is only one, resamples that draw it are all alike and the others undefined."""
+    return int((count_CP > 0).any(axis=1).sum())
 
 
 def per_cluster(table: Table, value_G: Floats) -> Floats:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmlab import wording
-from rmlab.metrics import registry
+from rmlab.metrics import registry, thin
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.report import is_miscalibrated
 from rmlab.metrics.uncertainty import FEW_CLUSTERS
@@ -91,7 +91,7 @@ def notes_of(report: Report) -> dict[str, str]:
         "auc_within_task_patches": "needs a column patch"
         if report["patches"] is None
         else f"{counted(report['patches'], 'distinct patch', 'distinct patches')}; {report['mixed_patches']:,} with both labels left out",
-        "auc_within_task": f"{counted(report['within_pairs'], 'pair')} in {report['mixed_tasks']:,} {groups(report)} with both labels",
+        "auc_within_task": f"{counted(report['within_pairs'], 'pair')} in {_mixed(report)} with both labels",
         "brier": "miscalibration - discrimination + uncertainty = "
         + "{} - {} + {}".format(
             *(number(report[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))
@@ -109,6 +109,9 @@ def notes_of(report: Report) -> dict[str, str]:
         "aurc": f"mean error rate of the likelier answer at all coverages; {number(report['aurc_excess'])} above a perfect order",
         "aurc_picks": f"share unresolved of the best-scored attempts; {number(report['aurc_picks_excess'])} above a perfect order",
     }
+    for name in thin.WITHIN_TASK[1:]:  # the first one says it already
+        if few := thin.beside(report, name).strip(" ()"):
+            notes[name] = "; ".join(filter(None, (f"rests on {few}", notes.get(name))))
     notes["auc_within_task_across"] = (
         "pairs of any policies: defined with one attempt of each policy at a task"
         if report["policies"] > 1
@@ -138,6 +141,11 @@ def notes_of(report: Report) -> dict[str, str]:
 def groups(report: Report) -> str:
     """What grouped values are means over."""
     return "(task, policy) groups" if report["policies"] > 1 else "tasks"
+
+
+def _mixed(report: Report) -> str:
+    of_several = report["policies"] > 1
+    return counted(report["mixed_tasks"], "(task, policy) group" if of_several else "task")
 
 
 def interval(ends: list[float] | None) -> str:
@@ -273,4 +281,5 @@ def beside_baselines(report: Report) -> tuple[list[str], list[list[str]]]:
         ]
         for name, values in {"(this table)": report, **report["baselines"]}.items()
     ]
-    return ["", f"RM@{most}{where}", f"AUC within task{where}", "AUC pooled", ""], rows
+    few = "" if across else thin.beside(report, auc)
+    return ["", f"RM@{most}{where}", f"AUC within task{where}{few}", "AUC pooled", ""], rows

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from rmlab.baselines.rules import baseline_report
+from rmlab.metrics import thin
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.registry import curves
 from rmlab.metrics.report import report
@@ -255,7 +256,8 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
                 else (f", RM@{most} {number(report['rm_at_k'][most])}, pass@{most} {number(report['pass_at_k'][most])}")
             ),
             *(
-                f"  {baseline}: AUC within task {number(values.get('auc_within_task'))}, RM@{most} {number(values['rm_at_k'].get(most))}"
+                f"  {baseline}: AUC within task {number(values.get('auc_within_task'))}{thin.beside(report, 'auc_within_task')}, "
+                f"RM@{most} {number(values['rm_at_k'].get(most))}"
                 for baseline, values in baselines.items()
                 if values.get("rm_at_k")
             ),
@@ -271,7 +273,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
 
 
 def _with_ends(report: Mapping[str, Any], name: str) -> str:
-    return estimate(report[name], report["ci95"].get(name))
+    return estimate(report[name], report["ci95"].get(name)) + thin.beside(report, name)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from analysis import rules, study_references
+from analysis import rules, study_references, sweep_table
 from analysis.tracked import SweepRuns
 
 
@@ -72,3 +72,15 @@ def test_levels_share_a_value_unless_they_differ_by_more_than_machines_do() -> N
 def test_the_rules_of_a_study_are_those_of_the_baselines_own_attempts() -> None:
     group = sweep({"voluntary": (0.75, HIDDEN), "final": (0.8, SHOWN)})
     assert {cell.level for cell in study_references._cells(group)} == {"final"}
+
+
+def test_what_has_no_interval_lies_above_no_rule_and_says_on_how_little_it_rests() -> None:
+    group = sweep({"final": (0.9, SHOWN)})
+    for cell in group.cells:
+        cell.report["ci95"][AUC], cell.report["mixed_tasks"] = None, 1
+    assert set(rules.not_above(group, "", "final", AUC)) == {"last_value", "public_execution", "shape"}
+    cells = group.at("final", "")
+    assert sweep_table.on_few(cells, AUC) == " (1 mixed task)"
+    assert sweep_table.on_few(cells, "auc_pooled") == ""
+    cells[0].report["mixed_tasks"] = cells[1].report["mixed_tasks"] = 40
+    assert sweep_table.on_few(cells, AUC) == ""

@@ -137,3 +137,13 @@ def test_the_test_rejects_as_often_as_it_says():
         rejected["auc_within_task"] += found["auc_within_task"]["p"] <= 0.05
         rejected["rm_at_k"] += found["rm_at_k"]["2"]["p"] <= 0.05
     assert all(4 <= count <= 18 for count in rejected.values()), rejected
+
+
+def test_a_difference_that_rests_on_one_cluster_has_no_interval():
+    tasks, labels = [*"aabbccdd"], [1, 0, 1, 1, 0, 0, 1, 1]
+    a = Scores.of(tasks, [0.9, 0.1, 0.8, 0.7, 0.3, 0.2, 0.6, 0.9], labels)
+    b = Scores.of(tasks, [0.1, 0.9, 0.2, 0.4, 0.5, 0.6, 0.7, 0.2], labels)
+    found = compare(a, b, swaps=50, replicates=50)["metrics"]
+    assert (found["auc_within_task"]["difference"], found["auc_within_task"]["ci95"]) == (1.0, None)
+    assert found["advantage_cosine"]["ci95"] is None
+    assert found["auc_pooled"]["ci95"] is not None

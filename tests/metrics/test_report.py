@@ -214,3 +214,32 @@ def test_bad_tables_say_what_is_wrong():
         report(Scores.of([], [], []))
     with pytest.raises(DataError, match="task t lies in cluster a and in cluster b"):
         report(Scores.of(["t", "t"], [0.1, 0.2], [1, 0], cluster=["a", "b"]))
+
+
+def test_what_rests_on_one_cluster_has_no_interval(make_scores):
+    """One policy's attempts at one task are mixed; the other tasks still move what they take part in."""
+    scores = Scores.of(
+        ["a", "a", "a", *"bbccdd"],
+        [0.2, 0.6, 0.4, *np.linspace(0.1, 0.8, 6)],
+        [1, 0, 1, 1, 1, 0, 0, 1, 1],
+        patch=list("123456789"),
+    )
+    found = report(scores, replicates=200)
+    for name in ("auc_within_task", "auc_within_task_patches", "advantage_cosine", "advantage_cosine_all"):
+        assert found[name] is not None
+        assert found["ci95"][name] is None, name
+    assert np.ptp(found["ci95"]["advantage_noise_share"]) > 0
+    assert np.ptp(found["ci95"]["auc_pooled"]) > 0
+    text = report_page("table", found, scores)
+    assert "rests on 1 mixed task" in text
+    assert "4 pairs" not in text
+    assert "2 pairs in 1 task with both labels" in text
+    assert "rests on" not in report_page(
+        "table", report(make_scores(3, tasks=60), replicates=0), make_scores(3, tasks=60)
+    )
+
+
+def test_one_mixed_task_in_each_of_two_clusters_has_an_interval():
+    scores = Scores.of([*"aabbcc"], [0.2, 0.6, 0.7, 0.3, 0.5, 0.5], [1, 0, 1, 0, 1, 1])
+    found = report(scores, replicates=200)
+    assert (found["auc_within_task"], found["ci95"]["auc_within_task"]) == (0.5, [0.0, 1.0])

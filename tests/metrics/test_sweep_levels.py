@@ -167,3 +167,13 @@ def test_a_sweep_of_four_equal_levels_shows_a_difference_as_often_as_said():
         for seed in range(200)
     ]
     assert 0.01 <= np.mean(shown) <= 0.08
+
+
+def test_levels_are_not_compared_in_what_rests_on_one_cluster():
+    rng = np.random.default_rng(0)
+    tasks, labels = [*"aabbccddeeff"], [1, 0, *[1, 1, 0, 0] * 2, 1, 1]
+    tables = [Scores.of(tasks, rng.random(12), labels) for _ in range(6)]
+    found = {test.metric: test for test in compare_levels(tables[:3], {"other": tables[3:]}, replicates=100)}
+    assert found["auc_within_task"].reason == "no test: 1 cluster with a mixed task, at least 2 are needed"
+    assert (found["auc_within_task"].ci95, found["auc_within_task"].p) == (None, None)
+    assert found["ece_width_10"].p is not None
