@@ -22,7 +22,7 @@ FIRST = ("rm_at_k", "across_policies", "discrimination_calibration", "rl_curves"
 
 
 def of_verifiers(group: SweepRuns) -> list[str]:
-    """Three lines: what was varied, what was found, and what was not shown."""
+    """Three lines: what was varied, what was found, and what was not shown; a fourth where the numbers rest on little."""
     seeds = sorted({len(group.at(level, arm)) for level in group.levels for arm in group.arms} - {0})
     many = counted(seeds[-1], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     arms = f", each in the arms {listed(group.arms)}" if len(group.arms) > 1 else ""
@@ -32,6 +32,7 @@ def of_verifiers(group: SweepRuns) -> list[str]:
         f"Varied: {varied}; everything else was the same.",
         f"Found: {' '.join(filter(None, (_differences(group), _values(group))))}",
         f"Not shown: {_not_shown(group)}",
+        *([f"Beware: {' '.join(beware)}"] if (beware := group.cautions()) else []),
     ]
 
 

@@ -131,7 +131,7 @@ def as_markdown(group: SweepRuns) -> str:
         name = f"*{row['level']}*"
         lines.append(f"| {' | '.join([*([''] if arms else []), name, '', *values, ''])} |")
     of_k = [text for k in ks for text in beside_rules_at_k(group, k)]
-    sentences = [f"- {text}" for text in (*of_k, *beside_rules_auc(group))]
+    sentences = [f"- {text}" for text in (*of_k, *beside_rules_auc(group), *group.cautions())]
     return "\n".join([*lines, "", level_tests.as_markdown(group), *sentences]) + "\n"
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import path_part
-from rmlab.metrics.thin import WITHIN_TASK
+from rmlab.metrics.thin import WITHIN_TASK, cautions
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
@@ -149,6 +149,11 @@ class SweepRuns:
         """Where this sweep's figures go: OUT/NAME/PRESET-CONTROLHASH."""
         cells = path_part(f"{self.preset}-{self.control_hash}", f"a tag of sweep {self.sweep}")
         return out / path_part(self.sweep, "a sweep's tag") / cells
+
+    def cautions(self) -> list[str]:
+        """What has to be known before the levels' headline is believed, as `rmlab.metrics.thin` has it: each sentence once."""
+        first = {cell.level: cell for cell in reversed(self.cells)}
+        return list(dict.fromkeys(text for cell in first.values() for text in cautions(cell.report, cell.scores)))
 
     def note(self) -> str:
         """What was drawn from how much, for the foot of a figure; says so where cells come from different commits."""

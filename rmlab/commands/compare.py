@@ -232,7 +232,7 @@ def _show_scores(compared: dict[str, Any]) -> None:
     from rich.table import Table
 
     from rmlab.console_table import print_table
-    from rmlab.pages.report_tables import few_clusters
+    from rmlab.metrics.thin import few_clusters
 
     console = Console(highlight=False, markup=False)
     title = counted(compared["trajectories"], "attempt")

@@ -75,6 +75,7 @@ def evaluate(
     from rmlab.baselines.rules import FOLDS, table_baselines
     from rmlab.metrics.hybrid_selection import select_by_tests
     from rmlab.metrics.report import report
+    from rmlab.metrics.thin import small_policies
     from rmlab.scores.columns import column_names
     from rmlab.scores.joining import join
     from rmlab.trajectories.store import read_trajectories
@@ -109,7 +110,7 @@ def evaluate(
     measured = report(
         table.scores, validation=apart, training_prior=training_prior, folds=0 if apart is not None else FOLDS
     )
-    measured["notes"] = list(table.notes)
+    measured["notes"] = [*small_policies(table.scores), *table.notes]
     measured["selection"] = None
     if table.regression_N is not None and table.reproduction_N is not None:
         measured["selection"] = asdict(select_by_tests(table.scores, table.regression_N, table.reproduction_N))

@@ -14,6 +14,7 @@ report            the report: every metric of one score table, by the names of t
 same_level        how often do the tests between levels reject when there is no difference?
 sweep_levels      do two levels of a sweep differ, or only their seeds, or only these tasks?
 table             the labelled rows of a score table, with the groups that every metric needs
+thin              words beside numbers that rest on little
 uncertainty       how far can a metric, or a paired difference, be off because of the tasks that were drawn?
 weighted          metrics that are sums over clusters, for many integer weightings of the clusters at once
 weighted_sorted   the same for metrics that need one pass over the rows, sorted by score or by confidence

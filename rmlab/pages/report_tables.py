@@ -8,7 +8,6 @@ from rmlab import wording
 from rmlab.metrics import registry, thin
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.report import is_miscalibrated
-from rmlab.metrics.uncertainty import FEW_CLUSTERS
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -64,24 +63,11 @@ def how_far(report: Report) -> list[str]:
     lines = [
         f"Intervals: 95 %, {report['replicates']:,} resamples of {counted(report['clusters'], 'cluster')}, seed {report['seed']}"
     ]
-    lines += few_clusters(report["clusters"])
+    lines += thin.few_clusters(report["clusters"])
     reached = list(report["tasks_at_k"].values())
     if reached and reached[-1] < reached[0]:
-        most = max(report["tasks_at_k"], key=int)
-        lines.append(
-            f"{reached[-1]:,} of {reached[0]:,} {groups(report)} {'has' if reached[-1] == 1 else 'have'} {most} attempts; "
-            "the others use all they have."
-        )
+        lines.append(thin.reached_k(report))
     return lines
-
-
-def few_clusters(clusters: int) -> list[str]:
-    """A warning where there are few clusters, nothing where there are enough."""
-    if clusters >= FEW_CLUSTERS:
-        return []
-    return [
-        f"Only {counted(clusters, 'cluster')}: intervals from so few are too narrow, and other clusters may give another result."
-    ]
 
 
 def notes_of(report: Report) -> dict[str, str]:

@@ -255,6 +255,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
                 if most == "1"
                 else (f", RM@{most} {number(report['rm_at_k'][most])}, pass@{most} {number(report['pass_at_k'][most])}")
             ),
+            *(f"  {caution}" for caution in thin.cautions(report, results.evaluation)),
             *(
                 f"  {baseline}: AUC within task {number(values.get('auc_within_task'))}{thin.beside(report, 'auc_within_task')}, "
                 f"RM@{most} {number(values['rm_at_k'].get(most))}"

@@ -12,6 +12,7 @@ from analysis import conclusions, level_tests, level_words, summaries
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import LevelTest
 from rmlab.progress import set_verbosity
+from rmlab.scores.scores import Scores
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,13 @@ class Cell:
     baselines: dict
     arm: str = ""
     across: bool = False
+    scores: Scores = field(default_factory=lambda: Scores.of(["a", "b"], [0.2, 0.8], [0, 1]))
     run: object = field(default_factory=lambda: SimpleNamespace(tags={"place": "0"}))
 
 
 def report(rm: float, auc: float) -> dict:
     return {
+        "clusters": 40,
         "rm_at_k": {"1": 0.4, "16": rm},
         "pass_at_k": {"1": 0.4, "16": 0.8},
         "rm_at_k_weighted": {"1": 0.4, "16": rm + 0.1},
@@ -219,3 +222,13 @@ def test_a_terminal_shows_a_table_and_no_pipes(
     out = capsys.readouterr().out
     assert "0.700" in out
     assert "|" not in out
+
+
+def test_what_the_headline_rests_on_is_a_line_of_its_own_where_it_is_little() -> None:
+    group = sweep([])
+    assert [line.partition(":")[0] for line in conclusions.of_verifiers(group)] == ["Varied", "Found", "Not shown"]
+    for cell in group.cells:
+        cell.report["clusters"], cell.report["mixed_tasks"] = 5, 1
+    *_, found, _, beware = conclusions.of_verifiers(group)
+    assert "AUC within task 0.900 (1 mixed task)" in found
+    assert beware.startswith("Beware: Only 5 clusters: intervals from so few are too narrow")
