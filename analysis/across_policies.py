@@ -17,6 +17,7 @@ import numpy as np
 from analysis import level_tests, rules, style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
+from rmlab.metrics import thin
 from rmlab.scores.table import read_score_table
 from rmlab.wording import estimate
 
@@ -34,15 +35,35 @@ FLOOR = "ece_noise_floor_task_p95"
 Row = dict[str, Any]
 
 
+def lacks(sweep: SweepRuns) -> str:
+    """What the runs lack for this figure: one attempt of each policy a task, and reports by policy; "" where they have both."""
+    if not sweep.across:
+        report = sweep.cells[0].report
+        if report["policies"] < 2:
+            return "the attempts judged are of one policy."
+        there = " Values across policies stand in figure sweep_table." if thin.shows_across(report) else ""
+        return (
+            "it is drawn where each policy has one attempt at a task, and here a policy has "
+            f"{level_tests.largest_k(sweep)} at one.{there}"
+        )
+    if any("folds" not in cell.run.tags for cell in sweep.cells):
+        return (
+            "its runs do not report by policy, as those of program `cross_validate` do. Values across policies stand in figure "
+            "sweep_table."
+        )
+    return ""
+
+
 @figure(
     "When each policy has one attempt at a task, which one does the verifier pick, compared with always taking the "
     "better policy's? And how does it do on a policy that it never saw?",
     Needs.sweep,
+    lacks,
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws across_policies.{pdf,png,csv} into the sweep's folder below `out`; nothing where a policy has several attempts at a task,
     or where the runs do not report by policy."""
-    if not sweep.across or any("folds" not in cell.run.tags for cell in sweep.cells):
+    if lacks(sweep):
         return []
     k = level_tests.largest_k(sweep)
     rows: list[Row] = []

@@ -143,6 +143,10 @@ def _values(group: SweepRuns) -> str:
             said.append(
                 f"{sweep_table.SCALARS[metric]} {value[0]:.3f}{sweep_table.on_few(cells, group.reported(metric))}"
             )
+    for path in sweep_table.beside_across(group).values():
+        if value := mean_over_seeds(cells, *path):
+            known = value[1] == value[1]  # NaN: no interval
+            said.append(f"{sweep_table.across_words(path)} {estimate(value[0], value[1:] if known else None)}")
     return f"At {level_words.place(group, arm, level)} {'; '.join(said)}." if said else ""
 
 

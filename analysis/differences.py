@@ -19,6 +19,7 @@ from rmlab.metrics.sweep_levels import FAMILY
     "Which levels differ from the baseline, and by how much? Filled: shown after Holm's correction over the sweep. "
     "Hollow: no difference shown.",
     Needs.sweep,
+    lambda sweep: "" if sweep.tests else level_tests.note(sweep),
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws differences.{pdf,png,csv} into the sweep's folder below `out`; nothing where no level can be compared."""

@@ -37,24 +37,26 @@ class Needs(StrEnum):
 
 @dataclass(frozen=True)
 class Figure:
-    """name: of its file, and what `rmlab figures NAME` takes. question: what it answers, in one or two sentences."""
+    """name: of its file, and what `rmlab figures NAME` takes. question: what it answers, in one or two sentences. lacks: of a sweep,
+    what its runs lack for this figure; "" where it is drawn."""
 
     name: str
     question: str
     needs: Needs
     draw: Callable[..., list[Path]]
+    lacks: Callable[["SweepRuns"], str] | None = None
 
 
 FIGURES: dict[str, Figure] = {}
 Draw = TypeVar("Draw", bound=Callable[..., list[Path]])
 
 
-def figure(question: str, needs: Needs) -> Callable[[Draw], Draw]:
-    """Registers a figure's `draw` under the name of the file that defines it."""
+def figure(question: str, needs: Needs, lacks: Callable[["SweepRuns"], str] | None = None) -> Callable[[Draw], Draw]:
+    """Registers a figure's `draw` under the name of the file that defines it. lacks: see `Figure`."""
 
     def register(draw: Draw) -> Draw:
         name = draw.__module__.rpartition(".")[2]
-        FIGURES[name] = Figure(name, question, needs, draw)
+        FIGURES[name] = Figure(name, question, needs, draw, lacks)
         return draw
 
     return register

@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis import level_tests, rules, style
 from analysis.registry import Needs, figure
-from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
+from analysis.tracked import FinishedCell, SweepRuns, dig, mean_over_seeds
 from rmlab.files import write_text
 from rmlab.metrics import thin
 from rmlab.wording import estimate, number
@@ -61,6 +61,24 @@ def weighted(group: SweepRuns) -> dict[str, str]:
     }
 
 
+def beside_across(group: SweepRuns) -> dict[str, tuple[str, ...]]:
+    """Columns of values across policies, each with its path into a report, where hardly any task is mixed within a policy; {} elsewhere.
+
+    Where only those are defined (`SweepRuns.across`) they stand in the place of the others, and not beside them.
+    """
+    report = group.cells[0].report
+    if group.across or not thin.shows_across(report):
+        return {}
+    k = max(report["rm_at_k_across"], key=int)
+    return {f"rm_at_{k}_across": ("rm_at_k_across", k), "auc_within_task_across": ("auc_within_task_across",)}
+
+
+def across_words(path: tuple[str, ...]) -> str:
+    """A metric across policies as tables name it."""
+    words = f"RM@{path[1]}" if len(path) > 1 else SCALARS["auc_within_task"]
+    return f"{words} across policies"
+
+
 def rows(group: SweepRuns) -> list[Row]:
     """One row an arm and level: mean over the seeds of each metric (`NAME`) and of its interval's ends (`NAME_low`, `NAME_high`)."""
     found = []
@@ -75,6 +93,8 @@ def rows(group: SweepRuns) -> list[Row]:
                     row |= _measured(cells, "rm_at_k_weighted", curve, name=name)
                 for name in scalars(group):
                     row |= _measured(cells, group.reported(name), name=name)
+                for name, path in beside_across(group).items():
+                    row |= _measured(cells, *path, name=name)
                 row |= level_tests.columns(group, arm, level)
                 row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
                 found.append(row)
@@ -98,6 +118,7 @@ def _baseline(group: SweepRuns, report: dict[str, Any]) -> Row | None:
     values = {f"rm_at_{k}": curve.get(k) for k in shown_k(group)}
     values |= {column: (report.get("rm_at_k_weighted") or {}).get(k) for k, column in weighted(group).items()}
     values |= {metric: report.get(group.reported(metric)) for metric in scalars(group)}
+    values |= {name: dig(report, path) for name, path in beside_across(group).items()}
     return values if any(value is not None for value in values.values()) else None
 
 
@@ -116,6 +137,7 @@ def as_markdown(group: SweepRuns) -> str:
         **{name: f"RM@{k} by sum of scores" for k, name in weighted(group).items()},
         **scalars(group),
         "auc_within_task": f"{SCALARS['auc_within_task']}{across}",
+        **{name: across_words(path) for name, path in beside_across(group).items()},
     }
     arms = len(group.arms) > 1
     head = [*(["arm"] if arms else []), group.factor, "seeds", *names.values(), "ECE by chance (95 %)"]
@@ -131,7 +153,10 @@ def as_markdown(group: SweepRuns) -> str:
         name = f"*{row['level']}*"
         lines.append(f"| {' | '.join([*([''] if arms else []), name, '', *values, ''])} |")
     of_k = [text for k in ks for text in beside_rules_at_k(group, k)]
-    sentences = [f"- {text}" for text in (*of_k, *beside_rules_auc(group), *group.cautions())]
+    on_across = [
+        text for path in beside_across(group).values() for text in rules.sentences(group, across_words(path), *path)
+    ]
+    sentences = [f"- {text}" for text in (*of_k, *beside_rules_auc(group), *on_across, *group.cautions())]
     return "\n".join([*lines, "", level_tests.as_markdown(group), *sentences]) + "\n"
 
 

@@ -131,18 +131,30 @@ def onto_page(paths: Sequence[Path], page: Path) -> list[Path]:
 
 
 class _Drawing:
-    """One figure that will be drawn. folders: below the folder of figures, those that its files go to."""
+    """One figure that will be drawn. folders: below the folder of figures, those that its files go to. lacks: why it is not drawn,
+    asked where it draws nothing."""
 
-    def __init__(self, name: str, folders: Sequence[str], draw: Callable[[Path], list[Path]]) -> None:
-        self.name, self.folders, self.draw = name, folders, draw
+    def __init__(
+        self,
+        name: str,
+        folders: Sequence[str],
+        draw: Callable[[Path], list[Path]],
+        lacks: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.name, self.folders, self.draw, self.lacks = name, folders, draw, lacks
 
 
 def _drawn(drawings: Sequence[_Drawing], out: Path) -> list[Path]:
-    paths = []
+    paths, missing = [], []
     with progress("drawing", len(drawings), "figures") as advance:
         for drawing in drawings:
-            paths += drawing.draw(out)
+            files = drawing.draw(out)
+            paths += files
             advance(1, drawing.name)
+            if not files and (why := drawing.lacks()):
+                missing.append(f"{drawing.name} of {', '.join(drawing.folders)} is not drawn: {why}")
+    for line in missing:
+        print(line, file=sys.stderr)
     return paths
 
 
@@ -206,11 +218,21 @@ def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
     chosen_figures = [n for n in names if n in drawable] or list(drawable)
     return [
-        _Drawing(figure, [folder], partial(draw_sweep, group, names=[figure]))
+        _Drawing(
+            figure,
+            [folder],
+            partial(draw_sweep, group, names=[figure]),
+            partial(drawable[figure].lacks or _unknown, group) if figure in names else _unknown,
+        )
         for folder, group in groups.items()
         if group.sweep in chosen_sweeps
         for figure in chosen_figures
     ]
+
+
+def _unknown(*_: object) -> str:
+    """Why a figure is not drawn, where nobody asked for it by name or it does not say."""
+    return ""
 
 
 @app.command(

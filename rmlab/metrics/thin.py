@@ -34,6 +34,11 @@ def beside(report: Mapping[str, Any], name: str) -> str:
     return f" ({few})" if few else ""
 
 
+def shows_across(report: Mapping[str, Any]) -> bool:
+    """Whether values across policies belong beside those within one: hardly any task is mixed within a policy, some are across."""
+    return report.get("mixed_tasks", 0) < FEW and report.get("auc_within_task_across") is not None
+
+
 def few_clusters(clusters: int) -> list[str]:
     """A warning where there are few clusters, nothing where there are enough."""
     if clusters >= FEW_CLUSTERS:

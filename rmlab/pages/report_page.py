@@ -98,7 +98,8 @@ def _selection(report: Report) -> str:
 def _baselines(report: Report) -> str:
     if not report.get("baselines"):
         return ""
-    return table(*beside_baselines(report), text_columns=(0, 4), caption="Without a verifier")
+    header, rows = beside_baselines(report)
+    return table(header, rows, text_columns=(0, len(header) - 1), caption="Without a verifier")
 
 
 def _worst(scores: Scores) -> str:

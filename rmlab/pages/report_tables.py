@@ -166,7 +166,8 @@ def curves(report: Report, with_interval: Container[str] | None = None) -> tuple
 
 
 def _curve_table(report: Report) -> "Table":
-    header, rows = curves(report, with_interval=("rm_at_k", "pass_at_k"))
+    across = ["rm_at_k_across"] if thin.shows_across(report) else []
+    header, rows = curves(report, with_interval=("rm_at_k", "pass_at_k", *across))
     shown = _table("Best of k")
     for name in header:
         shown.add_column(name, justify="right")
@@ -247,25 +248,29 @@ def _baseline_table(report: Report) -> "Table":
 def beside_baselines(report: Report) -> tuple[list[str], list[list[str]]]:
     """(header, rows) of the table that has the baselines beside a report.
 
-    Where no policy has a resolved and an unresolved attempt at one task, as with one attempt of each policy a task, values
-    across policies stand in place of those within one.
+    Where hardly any policy has a resolved and an unresolved attempt at one task, as with one attempt of each policy a task, values across
+    policies stand beside those within one, or in their place where there are none; this table's with their intervals.
     """
-    across = report["auc_within_task"] is None and report["auc_within_task_across"] is not None
-    rm_at_k, auc, where = (
-        ("rm_at_k_across", "auc_within_task_across", " across policies")
-        if across
-        else ("rm_at_k", "auc_within_task", "")
-    )
-    most = max(report[rm_at_k], key=int, default="1")
-    rows = [
-        [
-            name.replace("_", " "),
-            number((values.get(rm_at_k) or {}).get(most)),
-            number(values.get(auc)),
-            number(values.get("auc_pooled")),
-            str(values.get("reason") or values.get("note") or ""),
-        ]
-        for name, values in {"(this table)": report, **report["baselines"]}.items()
-    ]
-    few = "" if across else thin.beside(report, auc)
-    return ["", f"RM@{most}{where}", f"AUC within task{where}{few}", "AUC pooled", ""], rows
+    across = thin.shows_across(report)
+    kinds = [*([] if across and report["auc_within_task"] is None else [""]), *(["_across"] if across else [])]
+    header: list[str] = [""]
+    columns: list[tuple[str, ...]] = []
+    for kind in kinds:
+        where, auc = " across policies" if kind else "", f"auc_within_task{kind}"
+        most = max(report[f"rm_at_k{kind}"], key=int, default="1")
+        header += [f"RM@{most}{where}", f"AUC within task{where}{thin.beside(report, auc)}"]
+        columns += [(f"rm_at_k{kind}", most), (auc,)]
+    rows = []
+    for name, values in {"(this table)": report, **report["baselines"]}.items():
+        row = [name.replace("_", " ")]
+        for path in columns:
+            ends = _at(values["ci95"], path) if values is report and path[0].endswith("_across") else None
+            row.append(wording.estimate(_at(values, path), ends, digits=4))
+        rows.append([*row, number(values.get("auc_pooled")), str(values.get("reason") or values.get("note") or "")])
+    return [*header, "AUC pooled", ""], rows
+
+
+def _at(values: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        values = (values or {}).get(name)
+    return values

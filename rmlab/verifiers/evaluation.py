@@ -228,7 +228,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
     most = max(report["rm_at_k"], key=int)
     speed = took.tokens_here / max(took.seconds, 1e-9)
     resumed = f", {took.tokens_here:,} of them since it resumed at step {took.resumed_at}," if took.resumed_at else ""
-    cut = cut_words(report)
+    cut, across = cut_words(report), thin.shows_across(report)
     return "\n".join(
         [
             f"{name}: {counted(took.steps, 'step')}, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
@@ -237,8 +237,10 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
             f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
             f"ECE {_with_ends(report, 'ece_width_10')}, less its floor {_with_ends(report, 'ece_less_floor')}",
             *(
-                [f"  AUC within task across policies {_with_ends(report, 'auc_within_task_across')}"]
-                if report["auc_within_task"] is None and report["auc_within_task_across"] is not None
+                [
+                    f"  AUC within task across policies {_with_ends(report, 'auc_within_task_across')}, {_best_across(report, report)}"
+                ]
+                if across
                 else []
             ),
             *(
@@ -259,6 +261,11 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
             *(
                 f"  {baseline}: AUC within task {number(values.get('auc_within_task'))}{thin.beside(report, 'auc_within_task')}, "
                 f"RM@{most} {number(values['rm_at_k'].get(most))}"
+                + (
+                    f"; across policies {number(values.get('auc_within_task_across'))}, {_best_across(report, values)}"
+                    if across
+                    else ""
+                )
                 for baseline, values in baselines.items()
                 if values.get("rm_at_k")
             ),
@@ -271,6 +278,13 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
             f"  MLflow run {run_id}: `rmlab runs list` and `rmlab ui` show it",
         ]
     )
+
+
+def _best_across(report: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """RM@k across policies at the most attempts of a report, with its interval; values: the report's own, or those of a rule."""
+    most = max(report["rm_at_k_across"], key=int)
+    ends = report["ci95"].get("rm_at_k_across", {}).get(most) if values is report else None
+    return f"RM@{most} across policies {estimate((values.get('rm_at_k_across') or {}).get(most), ends)}"
 
 
 def _with_ends(report: Mapping[str, Any], name: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from analysis import across_policies, conclusions, level_tests, rm_at_k, sweep_table
 from analysis.tracked import group_runs
+from rmlab.commands.figures import draw_figures
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
@@ -104,3 +105,46 @@ def test_levels_are_compared_across_policies_and_beside_the_better_one(group, tm
     rows = list(csv.DictReader(across_policies.draw(group, tmp_path)[-1].open()))
     assert {row["group"] for row in rows if row["panel"] == "auc_pooled"} == {"together", "p", "q"}
     assert [float(row["value"]) for row in rows if row["group"] == "baseline policy_identity"] == [0.6]
+    assert (across_policies.lacks(group), sweep_table.beside_across(group)) == ("", {})
+
+
+def test_where_one_policy_has_several_attempts_values_across_stand_beside(
+    runs_folder: Path, tmp_path: Path, capsys
+) -> None:
+    """Two more attempts of p at one task: it is the only one that is mixed within a policy, and 20 are across."""
+    base = scores("good", 0)
+    more = Scores.of(
+        ["t00"] * 2, [0.5, 0.9], [0, 1], policy=["p"] * 2, trajectory_id=["p40", "p41"], cluster=["r0"] * 2
+    )
+    table = Scores.of(
+        *(np.concatenate([getattr(one, name) for one in (base, more)]) for name in ("task_id", "score", "resolved")),
+        **{
+            name: np.concatenate([getattr(one, name) for one in (base, more)])
+            for name in ("policy", "trajectory_id", "cluster")
+        },
+    )
+    write_score_table(tmp_path / "scores.parquet", table)
+    measured = report(table, replicates=20)
+    names = {"sweep": "mixture", "preset": "demo", "factor": "mixture", "level": "a", "config_hash": "a"}
+    tags = names | {"control_hash": "c"}
+    with RunLogger.start(Store.open(None), "mixture", "a", kind="verifier", tags=tags, params={"seed": 0}) as run:
+        run.json("report.json", measured)
+        run.json("baselines.json", {"shape": report(base, replicates=0)})
+        run.artifact(tmp_path / "scores.parquet")
+    [group] = group_runs(runs(Store.open(None), tags={"kind": "verifier"}))
+    [row] = sweep_table.rows(group)
+    assert row["auc_within_task_across"] == measured["auc_within_task_across"]
+    assert row["rm_at_4_across_low"] == measured["ci95"]["rm_at_k_across"]["4"][0]
+    assert row["auc_within_task_low"] is None
+    text = sweep_table.as_markdown(group)
+    assert "RM@4 across policies | AUC within task across policies" in text.splitlines()[0]
+    assert "1.000 (1 mixed task)" in text
+    assert "- AUC within task across policies: " in text
+    assert "RM@4 across policies 0.750 [" in conclusions.of_verifiers(group)[1]
+    assert draw_figures(["across_policies"]) == []
+    said = capsys.readouterr().err
+    assert (
+        "across_policies of mixture/demo-c is not drawn: it is drawn where each policy has one attempt at a task"
+        in said
+    )
+    assert "here a policy has 3 at one. Values across policies stand in figure sweep_table." in said

@@ -9,6 +9,7 @@ from rmlab.errors import DataError
 from rmlab.metrics.calibration import prior_corrected
 from rmlab.metrics.report import is_miscalibrated, report
 from rmlab.pages.report_page import report_page
+from rmlab.pages.report_tables import beside_baselines
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 
@@ -243,3 +244,22 @@ def test_one_mixed_task_in_each_of_two_clusters_has_an_interval():
     scores = Scores.of([*"aabbcc"], [0.2, 0.6, 0.7, 0.3, 0.5, 0.5], [1, 0, 1, 0, 1, 1])
     found = report(scores, replicates=200)
     assert (found["auc_within_task"], found["ci95"]["auc_within_task"]) == (0.5, [0.0, 1.0])
+
+
+def test_values_across_policies_stand_beside_where_few_tasks_are_mixed_within_one():
+    """As above, and a third attempt of policy a at the first task: the only task that is mixed within a policy."""
+    score = [value for t in range(40) for value in ((0.7, 0.3) if t % 4 else (0.2, 0.6))]
+    tasks, policies = [*np.repeat([f"t{t}" for t in range(40)], 2), "t0"], [*["a", "b"] * 40, "a"]
+    table = Scores.of(tasks, [*score, 0.1], [*[1, 0] * 40, 0], policy=policies)
+    found = report(table, replicates=50)
+    found["baselines"] = table_baselines(table)
+    header, (own, *rules) = beside_baselines(found)
+    assert header[1:5] == [
+        "RM@2",
+        "AUC within task (1 mixed task)",
+        "RM@3 across policies",
+        "AUC within task across policies",
+    ]
+    assert own[2] == "1.0000"
+    assert own[4].startswith("0.7561 [")  # 31 of 41 pairs
+    assert {rule[0]: rule[4] for rule in rules}["random"] == "0.5000"

@@ -199,3 +199,16 @@ def test_the_summary_of_one_attempt_a_policy_has_the_auc_across_policies() -> No
     results = Results(table, report(table, replicates=50) | cut_counts([]), None, None, {})
     said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results)
     assert "AUC within task across policies 0.500 [" in said
+
+
+def test_the_summary_of_few_mixed_tasks_says_how_few_and_has_the_values_across_policies() -> None:
+    tasks, policies = [*np.repeat([f"t{t}" for t in range(20)], 2), "t0"], [*["a", "b"] * 20, "a"]
+    table = Scores.of(tasks, np.linspace(0, 1, 41), [*[1, 0] * 20, 0], policy=policies)
+    measured = report(table, replicates=50)
+    results = Results(table, measured | cut_counts([]), None, None, {"random": measured})
+    said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results)
+    across = f"{measured['auc_within_task_across']:.3f}"
+    assert "AUC within task 0.000 (1 mixed task), pooled" in said
+    assert f"\n  AUC within task across policies {across} [" in said
+    assert f"; across policies {across}, RM@3 across policies {measured['rm_at_k_across']['3']:.3f}\n" in said
+    assert "RM@2: 1 of 40 (task, policy) groups has 2 attempts; the others use all they have." in said
