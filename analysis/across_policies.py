@@ -112,7 +112,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             "Marks: mean over seeds; bars: their 95 % intervals over repositories, averaged; dots: single seeds. Grey dashes: "
             "the 95th percentile of the ECE that calibrated scores reach by chance."
         )
-        style.footnote(drawn, f"{sweep.note()}\n{marks}\n{' '.join(sentences(tests, k))}\n{level_tests.note(sweep)}")
+        style.footnote(drawn, f"{sweep.foot()}\n{marks}\n{' '.join(sentences(tests, k))}\n{level_tests.note(sweep)}")
         return style.save(drawn, sweep.folder(out), "across_policies", rows)
 
 

@@ -44,7 +44,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         axes[0, 0].set_ylabel(sweep.factor)
         style.footnote(
             drawn,
-            f"{sweep.note()}\n{level_tests.note(sweep)} Filled: shown. Hollow: no difference shown, or no test.\n"
+            f"{sweep.foot()}\n{level_tests.note(sweep)} Filled: shown. Hollow: no difference shown, or no test.\n"
             f"{level_tests.power_note(sweep)}",
         )
         return style.save(drawn, sweep.folder(out), "differences", rows)

@@ -60,7 +60,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         shown = f" (arm {sweep.arms[0]})" if len(sweep.arms) > 1 else ""
         style.footnote(
             drawn,
-            f"{sweep.note()}\n{LINES if sweep.numbers else MARKS}: mean over seeds; bars: their 95 % intervals over tasks, "
+            f"{sweep.foot()}\n{LINES if sweep.numbers else MARKS}: mean over seeds; bars: their 95 % intervals over {sweep.resampled}, "
             f"averaged; dots: single seeds. Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.\n"
             f"{level_tests.note(sweep)} *: differs from the baseline level (AUC within task, ECE).{unscored(sweep)}\n"
             + " ".join(sweep_table.beside_rules_auc(sweep)),

@@ -52,7 +52,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         shown = f" Arm {arm}." if arm else ""
         style.footnote(
             drawn,
-            f"{sweep.note()}{shown}\nBlack: all seeds together, with 95 % intervals (bootstrap over clusters), counts below. Coloured: "
+            f"{sweep.foot()}{shown}\nBlack: all seeds together, with 95 % intervals (bootstrap over clusters), counts below. Coloured: "
             "each seed, larger dots are more attempts. ECE: mean and range over seeds.",
         )
         return style.save(drawn, sweep.folder(out), "reliability", rows)

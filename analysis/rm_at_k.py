@@ -65,12 +65,15 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         drawn.legend(*style.legend(axes.flat), loc="outside right upper", title=sweep.factor, title_fontsize=7)
         most = level_tests.largest_k(sweep)
         beside = " ".join(sweep_table.beside_rules_at_k(sweep, most))
-        marks = "Lines: mean over seeds. Beside the largest k: 95 % intervals over tasks, averaged (bars), and single seeds (dots)."
+        marks = (
+            f"Lines: mean over seeds. Beside the largest k: 95 % intervals over {sweep.resampled}, averaged (bars), and single seeds "
+            "(dots)."
+        )
         if len(selectors) > 1:
             marks += " Largest sum: the scores of attempts with one patch are added. Patches: k distinct ones are drawn, of mean scores."
         at_most = f"*: RM@{most} differs from the baseline level's; no difference is shown at the others."
         compared = f"{level_tests.note(sweep)} {at_most if any(t.p is not None for t in sweep.tests.values()) else ''}"
-        style.footnote(drawn, f"{sweep.note()}\n{marks}\n{compared}\n{beside}")
+        style.footnote(drawn, f"{sweep.foot()}\n{marks}\n{compared}\n{beside}")
         return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
 
 

@@ -45,6 +45,6 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             axis.set_ylabel("density")
         axes[0, 0].legend()
         style.footnote(
-            drawn, f"{sweep.note()}{f' Arm {arm}.' if arm else ''} All seeds together; each label's area is one."
+            drawn, f"{sweep.foot()}{f' Arm {arm}.' if arm else ''} All seeds together; each label's area is one."
         )
         return style.save(drawn, sweep.folder(out), "score_distributions", rows)

@@ -14,15 +14,18 @@ import numpy as np
 from rmlab.errors import DataError, UsageError
 from rmlab.files import path_part
 from rmlab.metrics.thin import WITHIN_TASK, cautions
-from rmlab.scores.scores import Scores
+from rmlab.scores.scores import Scores, cluster_of
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store, default_uri
 from rmlab.tracking.tags import FINISHED, IMPORTED_RUN, STATUS
+from rmlab.wording import counted, listed
 
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
+
+REPOSITORIES, CLUSTERS = ("repository", "repositories"), ("cluster of tasks", "clusters of tasks")
 
 
 @dataclass(frozen=True)
@@ -155,14 +158,36 @@ class SweepRuns:
         first = {cell.level: cell for cell in reversed(self.cells)}
         return list(dict.fromkeys(text for cell in first.values() for text in cautions(cell.report, cell.scores)))
 
+    @cached_property
+    def data_set(self) -> str:
+        """The file that the runs' attempts come from; "" where it is the shipped set of micro-SWE."""
+        names = {Path(path).name for cell in self.cells if (path := cell.run.params.get("data.path"))}
+        return listed(sorted(names)) if names else ""
+
+    @cached_property
+    def resampled(self) -> str:
+        """What intervals are over: `tasks`, and of another data set `5 repositories`, or `30 clusters of tasks`."""
+        scores, report = self.cells[0].scores, self.cells[0].report
+        if not self.data_set or report["clusters"] == report["tasks"]:
+            return "tasks"
+        named = all(cluster == cluster_of(task) for cluster, task in zip(scores.cluster, scores.task_id, strict=True))
+        return counted(report["clusters"], *REPOSITORIES if named else CLUSTERS)
+
+    def foot(self) -> str:
+        """The note and what has to be known before the headline is believed, for the foot of a figure."""
+        return " ".join([self.note(), *self.cautions()])
+
     def note(self) -> str:
-        """What was drawn from how much, for the foot of a figure; says so where cells come from different commits."""
+        """What was drawn from how much, for a figure or a table; says so where cells come from different commits."""
         report = self.cells[0].report
         commits = {cell.run.tags.get("commit", "") for cell in self.cells}
         folds = self.cells[0].run.tags.get("folds")
-        judged = f"judged out of fold ({folds} folds of repositories)" if folds else "micro-SWE evaluation part"
+        judged, where = f"judged out of fold ({folds} folds of repositories)", ""
+        if not folds:
+            judged = f"evaluation part of {self.data_set}" if self.data_set else "micro-SWE evaluation part"
+            where = f" in {self.resampled}" if self.resampled != "tasks" else ""
         text = (
-            f"{self.sweep}, preset {self.preset}, control {self.control_hash}; {judged}: {report['tasks']} tasks, "
+            f"{self.sweep}, preset {self.preset}, control {self.control_hash}; {judged}: {report['tasks']} tasks{where}, "
             f"{report['trajectories']} attempts; seeds {', '.join(map(str, self.seeds))}."
         )
         return text + (f" Cells come from {len(commits)} commits." if len(commits) > 1 else "")

@@ -58,7 +58,9 @@ def compare_levels(
         _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
         print(
             f"Differences A - B, paired by seed. B = {low} is the baseline: p (Holm) is corrected over the {counted(tested, 'test')} of "
-            f"all levels against {low}."
+            f"all levels against {low}.",
+            *group.cautions(),
+            sep="\n",
         )
     return comparison
 

@@ -1,7 +1,9 @@
 """Where every policy has one attempt at a task: whose is picked, and is that better than always the better policy?"""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -148,3 +150,28 @@ def test_where_one_policy_has_several_attempts_values_across_stand_beside(
         in said
     )
     assert "here a policy has 3 at one. Values across policies stand in figure sweep_table." in said
+
+
+def test_a_data_set_of_ones_own_is_named_with_its_repositories(runs_folder: Path, tmp_path: Path) -> None:
+    tasks = [f"{owner}__{owner}-{i}" for owner in ("aria", "birch") for i in range(8)]
+    table = Scores.of(np.repeat(tasks, 2), np.linspace(0, 1, 32), [0, 1] * 16)
+    write_score_table(tmp_path / "scores.parquet", table)
+    names = {"sweep": "own", "preset": "demo", "factor": "mixture", "level": "a", "config_hash": "a"}
+    params = {"seed": 0, "data.path": "sets/lab.parquet"}
+    tags = names | {"control_hash": "c"}
+    with RunLogger.start(Store.open(None), "own", "a", kind="verifier", tags=tags, params=params) as run:
+        run.json("report.json", report(table, replicates=20))
+        run.json("baselines.json", {})
+        run.artifact(tmp_path / "scores.parquet")
+    [group] = group_runs(runs(Store.open(None), tags={"kind": "verifier"}))
+    assert "; evaluation part of lab.parquet: 16 tasks in 2 repositories, 32 attempts;" in group.note()
+    assert group.resampled == "2 repositories"
+    assert group.foot().endswith(
+        "Only 2 clusters: intervals from so few are too narrow, and other clusters may give another result."
+    )
+    shipped = replace(group, cells=(replace(group.cells[0], run=SimpleNamespace(params={}, tags={})),))
+    shipped.cells[0].__dict__.update({"report": group.cells[0].report, "scores": group.cells[0].scores})
+    assert (shipped.resampled, "; micro-SWE evaluation part: 16 tasks, 32 attempts;" in shipped.note()) == (
+        "tasks",
+        True,
+    )
