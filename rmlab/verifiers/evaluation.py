@@ -238,7 +238,8 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
             f"ECE {_with_ends(report, 'ece_width_10')}, less its floor {_with_ends(report, 'ece_less_floor')}",
             *(
                 [
-                    f"  AUC within task across policies {_with_ends(report, 'auc_within_task_across')}, {_best_across(report, report)}"
+                    f"  across policies: AUC within task {_with_ends(report, 'auc_within_task_across')}, "
+                    f"{_best_across(report, report)}"
                 ]
                 if across
                 else []
@@ -262,7 +263,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
                 f"  {baseline}: AUC within task {number(values.get('auc_within_task'))}{thin.beside(report, 'auc_within_task')}, "
                 f"RM@{most} {number(values['rm_at_k'].get(most))}"
                 + (
-                    f"; across policies {number(values.get('auc_within_task_across'))}, {_best_across(report, values)}"
+                    f"; across policies: AUC within task {number(values.get('auc_within_task_across'))}, {_best_across(report, values)}"
                     if across
                     else ""
                 )
@@ -281,10 +282,10 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
 
 
 def _best_across(report: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """RM@k across policies at the most attempts of a report, with its interval; values: the report's own, or those of a rule."""
+    """`RM@4 0.287`, across policies and at the most attempts of a report, with its interval. values: the report's, or a rule's."""
     most = max(report["rm_at_k_across"], key=int)
     ends = report["ci95"].get("rm_at_k_across", {}).get(most) if values is report else None
-    return f"RM@{most} across policies {estimate((values.get('rm_at_k_across') or {}).get(most), ends)}"
+    return f"RM@{most} {estimate((values.get('rm_at_k_across') or {}).get(most), ends)}"
 
 
 def _with_ends(report: Mapping[str, Any], name: str) -> str:

@@ -198,7 +198,7 @@ def test_the_summary_of_one_attempt_a_policy_has_the_auc_across_policies() -> No
     table = Scores.of(["t1", "t1", "t2", "t2"], [0.9, 0.1, 0.2, 0.8], [1, 0, 1, 0], policy=["a", "b", "a", "b"])
     results = Results(table, report(table, replicates=50) | cut_counts([]), None, None, {})
     said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results)
-    assert "AUC within task across policies 0.500 [" in said
+    assert "across policies: AUC within task 0.500 [" in said
 
 
 def test_the_summary_of_few_mixed_tasks_says_how_few_and_has_the_values_across_policies() -> None:
@@ -209,6 +209,6 @@ def test_the_summary_of_few_mixed_tasks_says_how_few_and_has_the_values_across_p
     said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results)
     across = f"{measured['auc_within_task_across']:.3f}"
     assert "AUC within task 0.000 (1 mixed task), pooled" in said
-    assert f"\n  AUC within task across policies {across} [" in said
-    assert f"; across policies {across}, RM@3 across policies {measured['rm_at_k_across']['3']:.3f}\n" in said
+    assert f"\n  across policies: AUC within task {across} [" in said
+    assert f"; across policies: AUC within task {across}, RM@3 {measured['rm_at_k_across']['3']:.3f}\n" in said
     assert "RM@2: 1 of 40 (task, policy) groups has 2 attempts; the others use all they have." in said
