@@ -76,12 +76,10 @@ class LoadedVerifier:
         found = records(attempts)
         with ONE_AT_A_TIME, _apart(device):
             encoded = self.verifier.encode([one for one in found if isinstance(one, Trajectory)], show=show_progress)
-            table = self.verifier.score(
-                [one for one in encoded if one.ids is not None],
-                batch_tokens=batch_tokens or BATCH_TOKENS[device.type],
-                show=show_progress,
+            score_N = self.verifier.score_prompts(
+                encoded, batch_tokens=batch_tokens or BATCH_TOKENS[device.type], show=show_progress
             )
-        prompts, scores = iter(encoded), iter(table.score.tolist())
+        prompts, scores = iter(encoded), iter(score_N.tolist())
 
         def result(one: Trajectory | Skipped) -> AttemptScore:
             if isinstance(one, Skipped):
