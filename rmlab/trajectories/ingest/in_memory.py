@@ -130,7 +130,8 @@ def _check_message(message: Any, place: str) -> None:
             raise DataError(
                 f'{place}["{key}"] is of type {type(value).__name__}, which is not read: pass text, or a list of dicts'
             )
-        strange = [part for part in value if not isinstance(part, dict | str)] if isinstance(value, list) else []
+        parts: list[Any] = value if isinstance(value, list) else []
+        strange = [part for part in parts if not isinstance(part, dict | str)]
         if strange:
             raise DataError(
                 f'{place}["{key}"] holds a value of type {type(strange[0]).__name__}: expected dicts (`.model_dump()`?)'
