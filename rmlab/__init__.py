@@ -16,6 +16,33 @@ configuration  programs of experiments/, and their configurations by Hydra
 commands       the commands of `rmlab`, one file each
 cli            the `rmlab` command, which joins them
 __main__       the process of the command: `rmlab`, `python -m rmlab`
+
+In a program of your own, `rmlab.load_verifier` gives a trained verifier. Importing rmlab loads nothing heavy; that function does.
 """
 
+from os import PathLike
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rmlab.verifiers.loaded import LoadedVerifier
+
 __version__ = "0.1.0"
+__all__ = ["load_verifier"]
+
+
+def load_verifier(
+    name: str | PathLike[str], *, device: str = "cpu", over_length: str | None = None
+) -> "LoadedVerifier":
+    """A trained verifier; its `score` takes N attempts and gives N probabilities.
+
+    name: a run's id or its beginning, a cell such as data_scale/demo/4000/s0, or a folder, as `rmlab score --model` takes them.
+    Runs are looked up in `$RMLAB_RUNS`, else in `runs/` of the clone, whatever the working folder is.
+    device: cpu, cuda, cuda:1 or auto (cuda if available). over_length: what becomes of an attempt that does not fit the context
+    (rank_last, drop: no score; cut_observations, truncate_middle, truncate_head: scored by a part of it); None = as in training.
+
+    Raises StoreError for a run that is not there or has no weights, DataError for a cell or folder without a verifier, UsageError
+    for another device or over_length; all are `rmlab.errors.RmlabError`.
+    """
+    from rmlab.verifiers.loaded import loaded_verifier
+
+    return loaded_verifier(name, device, over_length)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 ALL = "all"
-BATCH_TOKENS = {"cpu": 16384, "cuda": 65536}
 DTYPES = ("float32", "bfloat16")
 JUDGES = "for a model that rmlab has not trained"
 
@@ -76,6 +75,7 @@ def score(
     from rmlab.training.device import prepare_device
     from rmlab.verifiers.per_turn import turns_path
     from rmlab.verifiers.prompt import check_leaks
+    from rmlab.verifiers.scoring import BATCH_TOKENS
     from rmlab.verifiers.verifier import load_verifier
 
     if out is not None:

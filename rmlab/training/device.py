@@ -14,17 +14,18 @@ RANKS_WAIT_HOURS = 1
 """For one another: rank 0 may write a large checkpoint meanwhile; that one is gone its parent sees at once."""
 
 
-def resolve_device(wanted: str) -> str:
-    """ "cpu" or "cuda". Raises RmlabError where CUDA is asked for and is not there, UsageError for another word."""
+def resolve_device(wanted: str, setting: str = "runtime.device") -> str:
+    """ "cpu" or "cuda". setting: what a message calls it. Raises RmlabError where CUDA is asked for and is not there, UsageError for
+    another word."""
     import torch
 
     if wanted not in DEVICES:
-        raise UsageError(f"runtime.device={wanted}: choose one of {', '.join(DEVICES)}")
+        raise UsageError(f"{setting}={wanted}: choose one of {', '.join(DEVICES)}")
     there = torch.cuda.is_available()
     if wanted == "cuda" and not there:
         raise RmlabError(
-            "runtime.device=cuda: torch sees no CUDA device on this machine. "
-            "Use runtime.device=cpu, or install a CUDA build of torch and check `rmlab doctor`."
+            f"{setting}=cuda: torch sees no CUDA device on this machine. "
+            f"Use {setting}=cpu, or install a CUDA build of torch and check `rmlab doctor`."
         )
     return "cuda" if there and wanted != "cpu" else "cpu"
 

@@ -10,6 +10,7 @@ judge_model  any local model as a verifier: a language model or a classification
 judge_prompt  how such a model is prompted: template, chat template, answer words
 lengths      how many trajectories fit a context
 answer       YES and NO are one token each, checked in context; the tokenizer of verifiers with random weights
+loaded       a verifier in somebody's own program: `rmlab.load_verifier`
 objective    what is learned: an answer, a number, or a preference; smoothing, difficulty
 out_of_fold  one verifier per fold of repositories; their scores as one table
 per_turn     the score after every turn

@@ -33,6 +33,8 @@ from rmlab.verifiers.encoding import Encoded
 Autocast = Callable[[], AbstractContextManager[Any]]
 Prompt = Sequence[int] | NDArray[np.int32]
 """Token ids."""
+BATCH_TOKENS = {"cpu": 16384, "cuda": 65536}
+"""Tokens that are read at once where nothing else is asked for, by the kind of device."""
 FUSED_FROM = 40_000_000
 """Tokens of the prompts of one call from which on compiling is worth the 8 s that it takes (SmolLM2's shape on an H200)."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmlab.errors import DataError
 from rmlab.files import atomic_folder, write_text
@@ -77,7 +78,20 @@ class Verifier:
         title: str = "score",
     ) -> Scores:
         """The score table of encoded trajectories, in their order. autocast: None = the verifier's own arithmetic."""
-        score_N = scoring.score_ids(
+        score_N = self.score_prompts(encoded, batch_tokens=batch_tokens, autocast=autocast, show=show, title=title)
+        return scoring.score_table(encoded, score_N, self.prompt)
+
+    def score_prompts(
+        self,
+        encoded: Sequence[Encoded],
+        *,
+        batch_tokens: int = 16384,
+        autocast: scoring.Autocast | None = None,
+        show: bool = False,
+        title: str = "score",
+    ) -> NDArray[np.float64]:
+        """score_N of those that fit the context, in their order: `score` without its table, whose hashes take time."""
+        return scoring.score_ids(
             self.model,
             [e.ids for e in encoded if e.ids is not None],
             self.answer,
@@ -87,7 +101,6 @@ class Verifier:
             show=show,
             title=title,
         )
-        return scoring.score_table(encoded, score_N, self.prompt)
 
 
 def finished_verifier(

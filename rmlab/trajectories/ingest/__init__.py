@@ -7,6 +7,7 @@ containers   files of folders and archives, in order
 documents    files as records: JSON, JSON lines, Parquet, files that belong together
 drafts       what a reader makes of a record; drafts on disk until labels and copies are known
 entries      one file: read whole or by lines, within limits; the elements of a JSON array, one at a time
+in_memory    attempts that are Python values, as `rmlab import` would read them
 importing    an import from end to end: read, assemble, write; what it did, in numbers and places
 json_text    JSON as people leave it
 locations    where a record stands; what a task's id says

@@ -130,22 +130,18 @@ class Importer:
 
     def add(self, draft: Draft) -> None:
         """Keeps a draft, its text in the spool; a record of our own as it is."""
-        imported = self.imported
-        messages, removed = draft.messages, Counter[str]()
-        if draft.fixed is None:
-            messages, removed = without_repeated_patch(messages, draft.patch)
-        leaks = [f"{draft.location}, message {number}: {text!r}" for number, text in outcome_texts(messages)]
+        imported, draft = self.imported, as_kept(draft)
+        leaks = [f"{draft.location}, message {number}: {text!r}" for number, text in outcome_texts(draft.messages)]
         imported.leaks += leaks
         if leaks and self.options.drop_leaks:
             self._skip(Skipped(LEAKS, draft.location))
             return
-        removed = removed + draft.removed
-        imported.removed.update(removed)
-        key, content = imported.spool.put(messages, draft.patch)
+        imported.removed.update(draft.removed)
+        key, content = imported.spool.put(draft.messages, draft.patch)
         imported.keys.append(key)
         imported.contents.append(content)
         imported.has_patch.append(draft.patch is not None)
-        imported.drafts.append(replace(draft, messages=[], patch=None, removed=removed))
+        imported.drafts.append(replace(draft, messages=[], patch=None))
 
     def _statement(self, record: RawRecord, explicit: bool) -> bool:
         """Whether the record states labels or holds predictions; it is then kept. explicit: the user named its file."""
@@ -190,6 +186,14 @@ class Importer:
             )
         self.imported.skipped[skipped.kind] += 1
         self.imported.skips.append(skipped)
+
+
+def as_kept(draft: Draft) -> Draft:
+    """The draft without last turns that only repeat its patch, which are counted; a record of our own as it is."""
+    if draft.fixed is not None:
+        return draft
+    messages, removed = without_repeated_patch(draft.messages, draft.patch)
+    return replace(draft, messages=messages, removed=removed + draft.removed)
 
 
 def _statements(record: RawRecord) -> Sequence[Report | Predictions]:
