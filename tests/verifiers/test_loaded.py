@@ -254,6 +254,8 @@ def test_importing_rmlab_is_light_and_the_function_is_there() -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_by_its_number_scores_alike_and_torch_keeps_its_settings(folder: Path, verifier: LoadedVerifier) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
     attempts = [conversation(n) for n in range(20)]
     expected = verifier.score(attempts)
     before = torch.backends.cuda.cudnn_sdp_enabled()
