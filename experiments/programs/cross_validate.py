@@ -10,6 +10,7 @@ trajectories, of which there are too few to keep an evaluation part aside. A kil
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from rmlab.trajectories import folds
 from rmlab.trajectories.folds import Fold, FoldsConfig, folds_of
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import SEMANTICS
-from rmlab.verifiers.training import VerifierSettings, choose, fit
+from rmlab.verifiers.training import VerifierSettings, check_room, choose, fit
 
 if TYPE_CHECKING:
     from rmlab.scores.scores import Scores
@@ -288,6 +289,8 @@ def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, VerifierData]
 
     pool = read_trajectories(Path(settings.data.path))
     for fold in folds_of(pool.trajectories, settings.folds):
+        with _named(fold):
+            check_room(fold.trajectories, settings)
         yield (
             fold,
             fold_data(
@@ -298,8 +301,15 @@ def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, VerifierData]
 
 def _choose(fold: Fold, ready: "VerifierData", settings: CrossValidation) -> Selection[Trajectory]:
     """The training set of a fold. Raises DataError, which names the fold, where the total cannot be filled."""
-    try:
+    with _named(fold):
         return choose(ready, settings)
+
+
+@contextmanager
+def _named(fold: Fold) -> Iterator[None]:
+    """Names the fold in a DataError."""
+    try:
+        yield
     except DataError as error:
         raise DataError(f"fold {fold.number} (without {', '.join(fold.clusters('evaluation'))}): {error}") from error
 

@@ -42,7 +42,7 @@ from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.training.ranks import Ranks, other_ranks_fail_first
 from rmlab.verifiers.answer import lesson_part
 from rmlab.verifiers.config import SEMANTICS
-from rmlab.verifiers.training import VerifierSettings, choose, fit, planned_cost
+from rmlab.verifiers.training import VerifierSettings, check_room, choose, fit, planned_cost
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -300,9 +300,10 @@ def _known_time(store: Store, config: DictConfig, device: str, tokens: int) -> s
 
 def _material(settings: VerifierRun) -> "VerifierData":
     from rmlab.verifiers.config import check_context
-    from rmlab.verifiers.dataset import read_verifier_data
+    from rmlab.verifiers.dataset import read_verifier_data, validated_pool
 
     check_context(settings.model, settings.prompt)
+    check_room(validated_pool(Path(settings.data.path)).trajectories, settings)
     return read_verifier_data(
         Path(settings.data.path),
         settings.model,

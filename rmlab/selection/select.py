@@ -153,11 +153,20 @@ def select(
     return Selection(tuple(sorted(chosen, key=order)), table, unlabelled, held_out)
 
 
-def check_fill(pool: Iterable[Candidate], config: DataConfig) -> None:
-    """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
+def check_fill(pool: Iterable[Row], config: DataConfig, fits: Callable[[Row], bool] | None = None) -> None:
+    """The error of `select`, without drawing and before lengths are known: for a quick look ahead.
+
+    fits: whether a row may fit the context, where something is known of that (None = all may).
+    """
     rows, _ = _learnable(pool, config)
-    had = Counter((RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source) for r in rows if r.resolved is not None)
-    plan = _plan(config, had)
+    had: Counter[Key] = Counter()
+    there: Counter[Key] = Counter()
+    for row in rows:
+        if row.resolved is not None:
+            key = (RESOLVED if row.resolved else UNRESOLVED, row.policy, row.source)
+            had[key] += 1
+            there[key] += fits is None or fits(row)
+    plan = _plan(config, there)
     if config.scale > plan.capacity:
         raise DataError(_complaint(config, plan, had))
 

@@ -247,6 +247,21 @@ def test_prepare_says_what_cannot_run_before_anything_starts(
         program.prepare([compose("train_verifier", overrides(pool, "runtime=cuda"))])
 
 
+def test_attempts_that_are_far_too_long_are_refused_before_anything_is_tokenised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    many = [Message("tool", f"line {i} " * 900) for i in range(3)]
+    long = [replace(t, messages=(*t.messages, *many)) if t.split == "verifier" else t for t in PARTS]
+    write_trajectories(tmp_path / "long.parquet", long)
+    program = load_program("train_verifier")
+    with pytest.raises(DataError, match=r"0 resolved .*160 more do not fit the context.*prompt\.over_length=cut_obs"):
+        program.prepare([compose("train_verifier", overrides(tmp_path / "long.parquet", "data.scale=40"))])
+    assert not (tmp_path / "runs" / "cache").exists(), "not even a tokenizer was trained"
+    cut = overrides(tmp_path / "long.parquet", "data.scale=40", "prompt.over_length=cut_observations")
+    program.prepare([compose("train_verifier", cut)])
+
+
 def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     with pytest.raises(UsageError, match=r"no key 'data\.scal'.*data\.scale"):
