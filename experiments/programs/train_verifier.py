@@ -41,8 +41,8 @@ from rmlab.tracking.tags import ERROR, KILLED, STOPPED, origin_tags, set_tags
 from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.training.ranks import Ranks, other_ranks_fail_first
 from rmlab.verifiers.answer import lesson_part
-from rmlab.verifiers.config import SEMANTICS
-from rmlab.verifiers.training import VerifierSettings, check_room, choose, fit, planned_cost
+from rmlab.verifiers.config import SEMANTICS, check_context
+from rmlab.verifiers.training import VerifierSettings, check_fits, check_room, choose, fit, planned_cost
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -118,6 +118,14 @@ def identity(config: DictConfig) -> Identity:
         semantics=SEMANTICS | {"select": choice.SEMANTICS},
         factors=find_factors(config.tracking.factors),
     )
+
+
+def check(config: DictConfig) -> None:
+    """What `prepare` refuses of a configuration without reading text, whatever the device. Raises an RmlabError."""
+    settings = _settings(config)
+    find_pretrained(settings, warn=False)
+    check_context(settings.model, settings.prompt)
+    check_fits(settings)
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:
@@ -299,7 +307,6 @@ def _known_time(store: Store, config: DictConfig, device: str, tokens: int) -> s
 
 
 def _material(settings: VerifierRun) -> "VerifierData":
-    from rmlab.verifiers.config import check_context
     from rmlab.verifiers.dataset import read_verifier_data, validated_pool
 
     check_context(settings.model, settings.prompt)

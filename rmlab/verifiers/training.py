@@ -50,6 +50,15 @@ class VerifierSettings:
     runtime: SeveralGpusRuntimeConfig = field(default_factory=SeveralGpusRuntimeConfig)
 
 
+def check_fits(settings: VerifierSettings) -> None:
+    """Raises UsageError where training examples may be longer than what is read."""
+    if (room := settings.data.room) and room > settings.prompt.max_tokens:
+        raise UsageError(
+            f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: training examples "
+            "must be read whole. Lower it, or set it to null."
+        )
+
+
 CHARACTERS = 6
 """Of a token, on average over an attempt: more than a tokenizer makes of code and English (three to four and a half)."""
 
@@ -74,11 +83,8 @@ def check_room(pool: Iterable[Trajectory], settings: VerifierSettings) -> None:
 
 def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Trajectory]:
     """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
-    if (room := settings.data.room) and room > settings.prompt.max_tokens:
-        raise UsageError(
-            f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: training examples "
-            "must be read whole. Lower it, or set it to null."
-        )
+    check_fits(settings)
+    room = settings.data.room
     fits = {
         e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)
     }

@@ -1,6 +1,7 @@
-"""Sweeps over trajectories of one's own: README's sweep file."""
+"""Sweeps over trajectories of one's own: README's sweep file, and what a dry run refuses as the launch would."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.sweep.request import Plan, make_plan
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
+from tests.command_line import rmlab_here
 
 
 def attempt(repository: int, task: int, policy: str) -> Trajectory:
@@ -60,3 +62,51 @@ def test_the_sweep_that_readme_shows_is_prepared(own: Path) -> None:
     small = ["data.scale=16", "prompt.max_tokens=1024", "seeds=[0]", "runtime.progress=false"]
     plan = of_readme(*small)
     load_program(plan.spec.program).prepare([cell.config for cell in plan.cells])
+
+
+def split_set() -> None:
+    parts = {0: "verifier", 1: "verifier", 2: "validation", 3: "evaluation"}
+    write_trajectories(
+        Path("split.parquet"),
+        [replace(attempt(r, t, policy), split=parts[r % 4]) for r in range(8) for t in range(4) for policy in "ab"],
+    )
+
+
+OWN = ["label_ratio", "data=real", "data.path=split.parquet", "data.scale=8", "levels=[1:1,3:1]", "seeds=[0]"]
+
+
+def test_a_dry_run_refuses_a_context_that_the_model_lacks(own: Path) -> None:
+    split_set()
+    code, out, err = rmlab_here("sweep", *OWN, "--dry-run")
+    assert code == 1
+    assert "2 levels x 1 seed = 2 cells" in out, "the cells are shown all the same"
+    assert "label_ratio=1:1 s0 would be refused: prompt.max_tokens=4096 is longer than the 1024 positions" in err
+    assert "(model=scratch)" in err
+    assert rmlab_here("sweep", *OWN, "model=scratch", "--dry-run")[0] == 0
+
+
+def test_a_dry_run_refuses_policies_that_the_pool_lacks_and_says_what_to_do(own: Path) -> None:
+    asked = ["sweep", "real_choices", "data.path=set.parquet", "--dry-run"]
+    code, _, err = rmlab_here(*asked, "preset=small", "runtime=cpu")
+    assert code == 2
+    assert "folds.unseen names 'google/gemini-3-pro-preview'" in err
+    assert "it has a, b. Name policies of the pool, or none (folds.unseen=[])" in err
+    _, _, err = rmlab_here(*asked, "folds.unseen=[]")
+    assert "data.policies names '20240609_moatless_gpt4o'" in err
+    assert "if a preset sets it, take another preset" in err
+    _, _, err = rmlab_here(*asked, "preset=own")
+    assert "cannot be filled: 32 resolved and 32 unresolved trajectories are available" in err, "100 are asked for"
+
+
+def test_what_all_cells_share_is_named_and_not_only_hashed(own: Path) -> None:
+    split_set()
+    out = rmlab_here("sweep", *OWN, "model=scratch", "--explain")[1]
+    assert "among it model.name=scratch, data.path=split.parquet, data.scale=8, prompt.max_tokens=4096" in out
+    assert "data.label_ratio=" not in out.split("another level")[0], "it varies"
+
+
+def test_a_set_without_parts_is_told_to_be_split(own: Path) -> None:
+    code, _, err = rmlab_here("sweep", *OWN[:2], "data.path=set.parquet", *OWN[3:], "--dry-run")
+    assert code == 1
+    assert "no labelled trajectory in its part verifier" in err
+    assert "`rmlab trajectories split`" in err
