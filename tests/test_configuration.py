@@ -97,6 +97,7 @@ def test_real_data_bring_a_context_and_batches_that_suit_them() -> None:
     assert (config.data.scale, config.training.batch_size, config.training.epochs) == (100, 8, 3)
     folds = compose("cross_validate")
     assert (config.prompt, config.training.batch_size) == (folds.prompt, folds.training.batch_size)
+    assert (config.evaluation.tasks, config.evaluation.validation_tasks) == (None, None), "all are judged"
     asked = compose("train_verifier", ["data=real", "prompt.max_tokens=900", "model=starter"])
     assert (asked.prompt.max_tokens, asked.model.max_positions) == (900, 1024), "what is asked for stands above"
 

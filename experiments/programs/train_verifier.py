@@ -208,7 +208,7 @@ def run(config: DictConfig) -> str:
             browse_page(name, most_wrong_first(results.evaluation, [e.trajectory for e in ready.evaluation])),
         )
     shutil.rmtree(cell, ignore_errors=True)
-    print(summary(name, logger.run_id, took, results))
+    print(summary(name, logger.run_id, took, results, ready.scored_words("evaluation")))
     return logger.run_id
 
 
@@ -269,7 +269,8 @@ def dry_run(overrides: Sequence[str]) -> str:
             OmegaConf.to_yaml(config, resolve=True),
             f"{settings.tracking.name or 'this run'}, config_hash {hashes.config_hash}, on {device}",
             f"  trained on {record['taken']:,} attempts ({record['resolved']:,} resolved), {counted(steps, 'step')}, {tokens:,} tokens",
-            f"  judged on {len(ready.evaluation):,} attempts, and {len(ready.validation):,} of validation",
+            f"  judged on {ready.scored_words('evaluation')}",
+            f"  of validation: {ready.scored_words('validation')}",
             f"  time of training: {time or 'not known, no such model was trained here yet'}",
             f"  {'not trained yet' if whole is None else f'finished already in run {whole.run_id}: it would not be trained again'}",
         ]

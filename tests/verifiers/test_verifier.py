@@ -197,5 +197,5 @@ def test_a_folder_without_verifier_says_so(tmp_path: Path) -> None:
 def test_the_summary_of_one_attempt_a_policy_has_the_auc_across_policies() -> None:
     table = Scores.of(["t1", "t1", "t2", "t2"], [0.9, 0.1, 0.2, 0.8], [1, 0, 1, 0], policy=["a", "b", "a", "b"])
     results = Results(table, report(table, replicates=50) | cut_counts([]), None, None, {})
-    said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results)
+    said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results, "4 attempts at 2 tasks")
     assert "AUC within task across policies 0.500 [" in said
