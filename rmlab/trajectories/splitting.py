@@ -199,9 +199,18 @@ def check_parts(trajectories: Iterable[Trajectory]) -> None:
 
 
 def split_set(
-    path: Path, out: Path, by: By, shares: Sequence[tuple[Split, float]], seed: int, near: float
+    path: Path,
+    out: Path,
+    by: By,
+    shares: Sequence[tuple[Split, float]],
+    seed: int,
+    near: float,
+    made_by: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Reads a set once for its tasks and once a part, writes it with its parts, and returns what is in them. Raises DataError."""
+    """Reads a set once for its tasks and once a part, writes it with its parts, and returns what is in them. Raises DataError.
+
+    made_by: what the new set says of the request for it, besides what is written always.
+    """
     tasks: dict[str, TaskFacts] = {}
     with progress("Reading", read_count(path), "trajectories") as advance:
         for trajectory in iterate_trajectories(path):
@@ -225,7 +234,7 @@ def split_set(
     write_in_order(
         out,
         records(),
-        {"command": "rmlab trajectories split", "by": by, "seed": str(seed), "near": f"{near:g}"},
+        {"command": "rmlab trajectories split", "by": by, "seed": str(seed), "near": f"{near:g}", **(made_by or {})},
         fingerprint_lines(sorted(lines)),
     )
     return _summary(split_tasks, shares, counts)
