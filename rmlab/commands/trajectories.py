@@ -80,7 +80,9 @@ def split(
             help="PART=SHARE; may be given several times. Default: verifier=0.7 validation=0.1 evaluation=0.2."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed for the order of repositories or tasks; not used with time.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed for the order of repositories or tasks; with time only among tasks of one time.")
+    ] = 0,
     near: Annotated[
         float,
         typer.Option(help="Issues whose words overlap by this share (Jaccard) go into one part. 0 = do not compare."),
@@ -216,4 +218,4 @@ def _split_lines(result: dict[str, Any]) -> list[str]:
         f"nearly identical issues: {result['near_duplicates']:,} pairs, {result['joined_groups']:,} groups joined because of them"
     )
     shown += [f"  {n['a']} ~ {n['b']} ({n['overlap']:.2f})" for n in result["near"][:3]]
-    return shown
+    return shown + [f"note: {note}" for note in result["notes"]]
