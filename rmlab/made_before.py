@@ -6,6 +6,7 @@ The metadata of a Parquet file say what made it: `command`, and `config_hash`, t
 from pathlib import Path
 
 from rmlab.errors import UsageError
+from rmlab.files import PARQUET
 
 
 def made_before(path: Path, config_hash: str) -> bool:
@@ -15,6 +16,12 @@ def made_before(path: Path, config_hash: str) -> bool:
     """
     if not path.exists():
         return False
+    if path.suffix.lower() not in PARQUET:
+        kind = path.suffix.lstrip(".").upper() or "file of this format"
+        raise UsageError(
+            f"{path} is already there, and a {kind} cannot say what made it, so it cannot be checked: "
+            "name another output, or replace it with --force"
+        )
     stated = _stated(path)
     if stated.get("config_hash") == config_hash:
         return True

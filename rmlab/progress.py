@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from rmlab.wording import duration
+from rmlab.wording import left
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -24,7 +24,7 @@ class Advance(Protocol):
 
 @dataclass(frozen=True)
 class Beat:
-    """How far something is. rate: units a second."""
+    """How far something is. rate: units a second. is_sampled: whether enough was done to tell from the rate how long the rest takes."""
 
     title: str
     done: float
@@ -32,11 +32,12 @@ class Beat:
     unit: str
     rate: float
     note: str
+    is_sampled: bool = True
 
     @property
     def seconds_left(self) -> float | None:
-        """Time left at this rate, None before there is one."""
-        return (self.total - self.done) / self.rate if self.rate else None
+        """Time left at this rate, None before enough was done to tell."""
+        return max((self.total - self.done) / self.rate, 0.0) if self.rate and self.is_sampled else None
 
 
 STARTED, ENDED = Beat("starting", 0, 0, "", 0.0, ""), Beat("work", 1, 1, "", 0.0, "")
@@ -121,46 +122,66 @@ def _terminal_bar(title: str, total: float, unit: str, already: float) -> "tuple
 def speed(rate: float, unit: str) -> str:
     """A rate as people say it: "1,204 tokens/s", "2.5 episodes/s", "2.7 s a step", "16.6 s an episode"."""
     if 0 < rate < 1:
-        return f"{1 / rate:,.1f} s {'an' if unit[:1] in 'aeio' else 'a'} {unit.removesuffix('s')}"
+        one = f"{unit.removesuffix('ies')}y" if unit.endswith("ies") else unit.removesuffix("s")
+        return f"{1 / rate:,.1f} s {'an' if unit[:1] in 'aeio' else 'a'} {one}"
     return f"{rate:,.{0 if rate >= 10 else 1}f} {unit}/s"
 
 
-class _PlainLines:
-    EVERY_SECONDS = 10.0
-    EVERY_SECONDS_VERBOSE = 2.0
+class _Counted:
+    """What is done of something, and since when."""
+
+    SAMPLE, SHARE = 5, 0.05
+    """Times that something was done, or the share of what there is to do, from which the time left is told: what comes first often takes
+    longer than the rest."""
 
     def __init__(self, title: str, total: float, unit: str, already: float):
         self.title, self.total, self.unit, self.already = title, total, unit, already
-        self.done = already
+        self.done, self.times = already, 0
         self.start = self.last = time.monotonic()
 
-    def __call__(self, amount: float = 1, note: str = "") -> None:
+    def count(self, amount: float) -> None:
         self.done += amount
+        self.times += 1
+
+    def beat(self, now: float, note: str) -> Beat:
+        done, seconds = self.done - self.already, now - self.start
+        is_sampled = self.times >= self.SAMPLE or done >= self.SHARE * (self.total - self.already)
+        return Beat(
+            self.title, self.done, self.total, self.unit, done / seconds if seconds > 0 else 0.0, note, is_sampled
+        )
+
+
+class _PlainLines(_Counted):
+    EVERY_SECONDS = 10.0
+    EVERY_SECONDS_VERBOSE = 2.0
+
+    def __call__(self, amount: float = 1, note: str = "") -> None:
+        self.count(amount)
         now = time.monotonic()
         if now - self.last < (self.EVERY_SECONDS_VERBOSE if is_verbose() else self.EVERY_SECONDS):
             return
         self.last = now
-        rate = (self.done - self.already) / (now - self.start)
-        left = f", {duration(max((self.total - self.done) / rate, 0.0))} left" if rate else ""
-        share = f"{self.done:,.0f}/{self.total:,.0f} {self.unit}"
-        print(f"{self.title}: {share}, {speed(rate, self.unit)}{left} {note}".rstrip(), file=sys.stderr, flush=True)
+        beat = self.beat(now, note)
+        words = [
+            f"{self.done:,.0f}/{self.total:,.0f} {self.unit}",
+            speed(beat.rate, self.unit),
+            left(beat.seconds_left),
+        ]
+        print(f"{self.title}: {', '.join(filter(None, words))} {note}".rstrip(), file=sys.stderr, flush=True)
 
 
-class _Reporter:
+class _Reporter(_Counted):
     EVERY_SECONDS = 0.5
 
     def __init__(self, title: str, total: float, unit: str, already: float, listener: Callable[[Beat], None]):
-        self.title, self.total, self.unit, self.already, self.listener = title, total, unit, already, listener
-        self.done = already
-        self.start = self.last = time.monotonic()
+        super().__init__(title, total, unit, already)
+        self.listener = listener
 
     def __call__(self, amount: float = 1, note: str = "") -> None:
-        self.done += amount
+        self.count(amount)
         if time.monotonic() - self.last >= self.EVERY_SECONDS:
             self.tell(note)
 
     def tell(self, note: str) -> None:
         self.last = time.monotonic()
-        seconds = self.last - self.start
-        rate = (self.done - self.already) / seconds if seconds > 0 else 0.0
-        self.listener(Beat(self.title, self.done, self.total, self.unit, rate, note))
+        self.listener(self.beat(self.last, note))

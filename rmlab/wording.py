@@ -48,6 +48,11 @@ def duration(seconds: float) -> str:
     return f"{hours} h {rest} min" if rest else f"{hours} h"
 
 
+def left(seconds: float | None) -> str:
+    """`90 s left`; empty where it is not known, or less than a second: what still goes on is not at its end."""
+    return "" if seconds is None or seconds < 1 else f"{duration(seconds)} left"
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """` (did you mean X or Y?)`, empty where nothing is near. The last part of a dotted name counts most."""
     names = list(known)

@@ -86,6 +86,29 @@ def test_paths_are_where_the_clone_is_and_nothing_is_written_here(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_real_data_bring_a_context_and_batches_that_suit_them() -> None:
+    config = compose("train_verifier", ["data=real"])
+    assert (config.prompt.max_tokens, config.model.max_positions, config.model.tokenizer.vocab_size) == (
+        4096,
+        4096,
+        8192,
+    )
+    assert config.prompt.over_length is OverLength.cut_observations
+    assert (config.data.scale, config.training.batch_size, config.training.epochs) == (100, 8, 3)
+    folds = compose("cross_validate")
+    assert (config.prompt, config.training.batch_size) == (folds.prompt, folds.training.batch_size)
+    assert (config.evaluation.tasks, config.evaluation.validation_tasks) == (None, None), "all are judged"
+    asked = compose("train_verifier", ["data=real", "prompt.max_tokens=900", "model=starter"])
+    assert (asked.prompt.max_tokens, asked.model.max_positions) == (900, 1024), "what is asked for stands above"
+
+
+@pytest.mark.parametrize("overrides", [[], ["preset=small"], ["preset=smoke", "data=real"], ["preset=paper"]])
+def test_what_suits_real_data_touches_no_other_choice(overrides: list[str]) -> None:
+    config = compose("train_verifier", overrides)
+    assert config.prompt.max_tokens in (768, 1024, 262144)
+    assert config.training.batch_size in (16, 32, 128)
+
+
 def test_a_configuration_travels_as_plain_values() -> None:
     from rmlab.sweep.plan import plain
 

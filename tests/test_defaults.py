@@ -16,7 +16,8 @@ from rmlab.policies.language import LanguagePolicyConfig
 from rmlab.policies.policy import ScriptedConfig
 
 PROGRAMS = sorted(path.stem for path in CONF.glob("*.yaml"))
-OVER = {"preset": "train_verifier", "rl_preset": "rl"}  # files that stand over those of other groups
+OVER = {"preset": "train_verifier", "data_preset": "train_verifier", "data_model": "train_verifier", "rl_preset": "rl"}
+"""Files that stand over those of other groups: those of data_preset and data_model over those of preset too."""
 
 
 def keys(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -44,7 +45,8 @@ def plain(config: Any) -> dict[str, Any]:
 
 
 def groups(program: str) -> list[str]:
-    return [group for entry in read(CONF / f"{program}.yaml")["defaults"] if isinstance(entry, dict) for group in entry]
+    entries = [entry for entry in read(CONF / f"{program}.yaml")["defaults"] if isinstance(entry, dict)]
+    return [group.removeprefix("optional ") for entry in entries for group in entry]
 
 
 def repeated(found: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
@@ -68,6 +70,8 @@ def test_a_primary_file_repeats_no_default(program: str) -> None:
 def test_a_preset_repeats_no_default(group: str) -> None:
     program = OVER[group]
     below = set_by_groups(program) | {key for key, _ in keys(read(CONF / f"{program}.yaml"))}
+    if group.startswith("data_"):
+        below |= {key for path in (CONF / "preset").glob("*.yaml") for key, _ in keys(read(path))}
     for path in (CONF / group).glob("*.yaml"):
         assert [key for key in repeated(dict(keys(read(path))), schema(program)) if key not in below] == [], path.name
 

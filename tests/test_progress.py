@@ -17,6 +17,7 @@ from rmlab.progress import Beat, progress, report_to, speed
         (0.37, "steps", "2.7 s a step"),
         (0.06, "episodes", "16.7 s an episode"),
         (0.0005, "functions", "2,000.0 s a function"),
+        (0.097, "trajectories", "10.3 s a trajectory"),
         (0.0, "steps", "0.0 steps/s"),
     ],
 )
@@ -51,3 +52,37 @@ def test_what_was_done_before_counts_as_done_and_not_for_the_rate():
     assert beats[-1].done == 95
     assert 0 < beats[-1].rate <= 5 / 0.05
     assert beats[-1].seconds_left == pytest.approx(5 / beats[-1].rate)
+
+
+def test_no_time_left_is_told_after_the_first_of_many():
+    beats: list[Beat] = []
+    report_to(beats.append)
+    try:
+        with progress("tokenising", 939, "trajectories") as advance:
+            time.sleep(0.6)  # longer than between two beats
+            advance(1)
+            for _ in range(4):
+                advance(1)
+    finally:
+        report_to(None)
+    after_first, last = beats[1], beats[-1]
+    assert (after_first.done, after_first.seconds_left) == (1, None)
+    assert after_first.rate > 0
+    assert last.seconds_left == pytest.approx(934 / last.rate)
+
+
+def test_a_log_tells_no_time_left_before_a_sample_and_none_below_a_second(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    clock = [0.0]
+    monkeypatch.setattr("rmlab.progress.time.monotonic", lambda: clock[0])
+    with progress("tokenising", 939, "trajectories") as advance:
+        for seconds, amount in ((10.3, 1), (10.0, 99), (10.0, 838), (20.0, 1)):
+            clock[0] += seconds
+            advance(amount)
+    assert capsys.readouterr().err.splitlines() == [
+        "tokenising: 1/939 trajectories, 10.3 s a trajectory",
+        "tokenising: 100/939 trajectories, 4.9 trajectories/s, 3 min left",
+        "tokenising: 938/939 trajectories, 31 trajectories/s",
+        "tokenising: 939/939 trajectories, 19 trajectories/s",
+    ]

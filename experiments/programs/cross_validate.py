@@ -10,7 +10,8 @@ trajectories, of which there are too few to keep an evaluation part aside. A kil
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection.pool import read_index
-from rmlab.selection.select import DataConfig, Selection
+from rmlab.selection.select import DataConfig, Selection, check_fill
 from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.tracking.config import sweep_tags
@@ -32,10 +33,10 @@ from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.tags import origin_tags
 from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.trajectories import folds
-from rmlab.trajectories.folds import Fold, FoldsConfig, folds_of
+from rmlab.trajectories.folds import Fold, FoldsConfig, check_folds, folds_of
 from rmlab.trajectories.record import Trajectory
-from rmlab.verifiers.config import SEMANTICS
-from rmlab.verifiers.training import VerifierSettings, choose, fit
+from rmlab.verifiers.config import SEMANTICS, check_context
+from rmlab.verifiers.training import VerifierSettings, check_fits, check_room, choose, fit
 
 if TYPE_CHECKING:
     from rmlab.scores.scores import Scores
@@ -93,10 +94,25 @@ def identity(config: DictConfig) -> Identity:
     )
 
 
+def check(config: DictConfig) -> None:
+    """What `prepare` refuses of a configuration without reading text, whatever the device. Raises an RmlabError.
+
+    The whole pool stands for the training part of each fold, so a total that passes may still be too much for a fold.
+    """
+    settings = _settings(config)
+    find_pretrained(settings, warn=False)
+    check_context(settings.model, settings.prompt)
+    check_fits(settings)
+    rows = read_index(settings.data.path).rows
+    check_folds({row.policy for row in rows}, settings.folds)
+    check_fill(
+        (replace(row, split="verifier") for row in rows if row.policy not in settings.folds.unseen), settings.data
+    )
+
+
 def prepare(configs: Sequence[DictConfig]) -> None:
     """Makes tokenizers and token ids of all folds once. Raises an RmlabError where a device, or an example in one fold, is missing."""
     from rmlab.training.device import resolve_device
-    from rmlab.verifiers.config import check_context
 
     alike: dict[str, list[CrossValidation]] = {}
     for config in configs:
@@ -288,6 +304,8 @@ def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, VerifierData]
 
     pool = read_trajectories(Path(settings.data.path))
     for fold in folds_of(pool.trajectories, settings.folds):
+        with _named(fold):
+            check_room(fold.trajectories, settings)
         yield (
             fold,
             fold_data(
@@ -298,8 +316,15 @@ def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, VerifierData]
 
 def _choose(fold: Fold, ready: "VerifierData", settings: CrossValidation) -> Selection[Trajectory]:
     """The training set of a fold. Raises DataError, which names the fold, where the total cannot be filled."""
-    try:
+    with _named(fold):
         return choose(ready, settings)
+
+
+@contextmanager
+def _named(fold: Fold) -> Iterator[None]:
+    """Names the fold in a DataError."""
+    try:
+        yield
     except DataError as error:
         raise DataError(f"fold {fold.number} (without {', '.join(fold.clusters('evaluation'))}): {error}") from error
 

@@ -41,8 +41,8 @@ from rmlab.tracking.tags import ERROR, KILLED, STOPPED, origin_tags, set_tags
 from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.training.ranks import Ranks, other_ranks_fail_first
 from rmlab.verifiers.answer import lesson_part
-from rmlab.verifiers.config import SEMANTICS
-from rmlab.verifiers.training import VerifierSettings, choose, fit, planned_cost
+from rmlab.verifiers.config import SEMANTICS, check_context
+from rmlab.verifiers.training import VerifierSettings, check_fits, check_room, choose, fit, planned_cost
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -118,6 +118,14 @@ def identity(config: DictConfig) -> Identity:
         semantics=SEMANTICS | {"select": choice.SEMANTICS},
         factors=find_factors(config.tracking.factors),
     )
+
+
+def check(config: DictConfig) -> None:
+    """What `prepare` refuses of a configuration without reading text, whatever the device. Raises an RmlabError."""
+    settings = _settings(config)
+    find_pretrained(settings, warn=False)
+    check_context(settings.model, settings.prompt)
+    check_fits(settings)
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:
@@ -200,7 +208,7 @@ def run(config: DictConfig) -> str:
             browse_page(name, most_wrong_first(results.evaluation, [e.trajectory for e in ready.evaluation])),
         )
     shutil.rmtree(cell, ignore_errors=True)
-    print(summary(name, logger.run_id, took, results))
+    print(summary(name, logger.run_id, took, results, ready.scored_words("evaluation")))
     return logger.run_id
 
 
@@ -261,7 +269,8 @@ def dry_run(overrides: Sequence[str]) -> str:
             OmegaConf.to_yaml(config, resolve=True),
             f"{settings.tracking.name or 'this run'}, config_hash {hashes.config_hash}, on {device}",
             f"  trained on {record['taken']:,} attempts ({record['resolved']:,} resolved), {counted(steps, 'step')}, {tokens:,} tokens",
-            f"  judged on {len(ready.evaluation):,} attempts, and {len(ready.validation):,} of validation",
+            f"  judged on {ready.scored_words('evaluation')}",
+            f"  of validation: {ready.scored_words('validation')}",
             f"  time of training: {time or 'not known, no such model was trained here yet'}",
             f"  {'not trained yet' if whole is None else f'finished already in run {whole.run_id}: it would not be trained again'}",
         ]
@@ -299,10 +308,10 @@ def _known_time(store: Store, config: DictConfig, device: str, tokens: int) -> s
 
 
 def _material(settings: VerifierRun) -> "VerifierData":
-    from rmlab.verifiers.config import check_context
-    from rmlab.verifiers.dataset import read_verifier_data
+    from rmlab.verifiers.dataset import read_verifier_data, validated_pool
 
     check_context(settings.model, settings.prompt)
+    check_room(validated_pool(Path(settings.data.path)).trajectories, settings)
     return read_verifier_data(
         Path(settings.data.path),
         settings.model,

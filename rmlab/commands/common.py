@@ -29,9 +29,10 @@ def groups(program: str) -> dict[str, list[str]]:
     import yaml
 
     entries = yaml.safe_load((CONF / f"{program}.yaml").read_text(encoding="utf-8")).get("defaults", [])
+    heads = [str(next(iter(entry))) for entry in entries if isinstance(entry, dict)]
     named = [
-        str(next(iter(entry))).removeprefix("override ").lstrip("/") for entry in entries if isinstance(entry, dict)
-    ]
+        head.removeprefix("override ").lstrip("/") for head in heads if not head.startswith("optional ")
+    ]  # a file of an optional group is taken by itself, where others are chosen
     return {name: choices(CONF / name) for name in named}
 
 

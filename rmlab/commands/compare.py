@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ from rmlab.files import FORMATS
 from rmlab.wording import counted, number
 
 if TYPE_CHECKING:
+    from rmlab.scores.columns import ColumnNames
     from rmlab.scores.scores import Scores
     from rmlab.tracking.query import TrackedRun
 
@@ -75,12 +77,20 @@ def compare(
         list[str] | None,
         typer.Option(help="For two RL runs: leave this held-out benchmark out of `all`, e.g. two_bugs."),
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="ROLE=COLUMN,... as for `rmlab evaluate`, for score tables that use other names; a table without these has the usual ones."
+        ),
+    ] = None,
     source: Annotated[
         str | None, typer.Option("--from", help="URL or file of a store; with --sweep, also a bundle.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
     """Compare two runs (verifiers or policies), score tables or levels of a sweep in pairs: differences and their intervals."""
+    from rmlab.scores.columns import column_names
+
     if halves and sweep and b is None:
         return compare_halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
     if a is None or b is None or halves:
@@ -90,6 +100,10 @@ def compare(
         )
     if without and sweep:
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
+    if columns and sweep:
+        raise UsageError(
+            "--columns names the columns of score tables; levels of a sweep have the usual ones: leave it out"
+        )
     if sweep:
         return compare_levels(a, b, sweep, preset=preset, as_json=as_json, source=source)
     if preset:
@@ -100,9 +114,11 @@ def compare(
     policies = _policies(sides)
     if without and not policies:
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
+    if policies and columns:
+        raise UsageError("--columns names the columns of score tables; RL runs have none: leave it out")
     if policies:
         return _compare_policies(sides, policies, as_json, without or [])
-    return _compare_scores(sides, as_json, source)
+    return _compare_scores(sides, as_json, source, column_names(columns or []))
 
 
 def _run(name: str, source: str | None) -> "TrackedRun":
@@ -178,11 +194,13 @@ def _show_sides(sides: "Sequence[_Side]", comparison: dict[str, Any]) -> None:
         print("they do not differ: same configuration, commit and device")
 
 
-def _compare_scores(sides: "Sequence[_Side]", as_json: bool, source: str | None) -> dict[str, Any]:
+def _compare_scores(
+    sides: "Sequence[_Side]", as_json: bool, source: str | None, names: "ColumnNames"
+) -> dict[str, Any]:
     """Raises DataError where the two hold other trajectories."""
     from rmlab.metrics.compare import compare as paired
 
-    comparison = _with_runs(sides, paired(*(_read_scores(side.given, source) for side in sides)))
+    comparison = _with_runs(sides, paired(*(_read_scores(side.given, source, names) for side in sides)))
     if as_json:
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
@@ -209,12 +227,22 @@ def _compare_policies(
     return comparison
 
 
-def _read_scores(name: str, source: str | None) -> "Scores":
-    """The score table of a file, or of the evaluation of a run."""
-    from rmlab.scores.table import read_score_table
+def _read_scores(name: str, source: str | None, names: "ColumnNames") -> "Scores":
+    """The score table of a file, or of the evaluation of a run. names: of the columns of a file that has them."""
+    from rmlab.scores.table import read_score_table, read_table
     from rmlab.tracking.query import find_artifact
 
-    return read_score_table(Path(name) if Path(name).is_file() else find_artifact(name, "scores.parquet", source))
+    path = Path(name)
+    if not path.is_file():
+        return read_score_table(find_artifact(name, "scores.parquet", source))
+    if not names.named:
+        return read_score_table(path)
+    try:
+        return read_table(path, names).scores
+    except DataError as error:
+        with suppress(DataError):  # the other side may be the one that has these columns
+            return read_score_table(path)
+        raise error
 
 
 def _policies(sides: "Sequence[_Side]") -> "tuple[TrackedRun, TrackedRun] | None":

@@ -8,6 +8,7 @@ import typer
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import PARQUET, check_output
+from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.readers.registry import format_names, formats_named
 
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ def import_trajectories(
             help="The source to record for all of them. Default: inferred from the task id (swe-bench, swe-smith, ...)."
         ),
     ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace the output even if another request made it.")] = False,
 ) -> dict[str, Any]:
     """Read trajectories in other formats and join them with the labels stored beside them."""
+    from rmlab.made_before import made_before
     from rmlab.trajectories.ingest import importing
     from rmlab.trajectories.ingest.importing import lines
     from rmlab.trajectories.ingest.reading import ImportOptions
@@ -64,13 +67,23 @@ def import_trajectories(
         raise UsageError("a path is empty (a variable without a value?): name what to read")
     check_output(out, [Path(name) for name in paths if not name.startswith(importing.HUB)] + labels, PARQUET)
     options = ImportOptions(formats_named(format_name), strict, leaks == "drop")
-    result, shown = importing.import_trajectories(paths, out, labels, options, source)
+    request = fingerprint(
+        ["import", format_name, sorted(map(_where, paths)), sorted(_where(str(path)) for path in labels), leaks, source]
+    )
+    if not force:
+        made_before(out, request)  # refuses what another request made; the same one may find more than it did
+    result, shown = importing.import_trajectories(paths, out, labels, options, source, {"config_hash": request})
     end = [f"written to {out}"] if result.rows else []
     print(json.dumps(shown) if as_json else "\n".join([*lines(shown, leaks == "drop"), *end]))
     if not result.rows:
         kept = f"{out} stays as it was" if out.exists() else f"{out} is not written"
         raise DataError(f"no trajectory was read, and {kept}. {_what_is_there(result.imported, format_name)}")
     return shown
+
+
+def _where(name: str) -> str:
+    """What is read, wherever the command is given."""
+    return name if name.startswith("hf:") else str(Path(name).resolve())
 
 
 def _what_is_there(imported: "ImportedRecords", format_name: str) -> str:

@@ -154,6 +154,12 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
         )
     if options.explain or options.dry_run:
         print(_described(plan, options))
+        if options.dry_run and not options.explain and not plan.spec.search:
+            from rmlab.sweep.dry_run import check_cells
+            from rmlab.tracking.store import Store
+
+            store = Store.existing(plan.uri)
+            check_cells(plan.cells, store, _redo(plan, options, store))
     else:
         _run(plan, options, _launcher(plan, options, hydra), until)
 

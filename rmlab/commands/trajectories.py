@@ -9,6 +9,7 @@ import typer
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import PARQUET, check_output
+from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -79,21 +80,30 @@ def split(
             help="PART=SHARE; may be given several times. Default: verifier=0.7 validation=0.1 evaluation=0.2."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed for the order of repositories or tasks; not used with time.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed for the order of repositories or tasks; with time only among tasks of one time.")
+    ] = 0,
     near: Annotated[
         float,
         typer.Option(help="Issues whose words overlap by this share (Jaccard) go into one part. 0 = do not compare."),
     ] = 0.8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output even if another request made it.")] = False,
 ) -> dict[str, Any]:
     """Split a set into parts that share no repository (or task) and no nearly identical issue."""
+    from rmlab.made_before import made_before
+    from rmlab.trajectories.set_file import check_set_file
     from rmlab.trajectories.splitting import parse_shares, split_set
 
     shares = parse_shares(part or [])
     check_output(out, [path], PARQUET)
     if not 0 <= near <= 1:
         raise UsageError(f"--near {near:g}: must be a share from 0 (do not compare) to 1")
-    result = split_set(path, out, cast("By", by), shares, seed, near)
+    check_set_file(path)
+    request = fingerprint(["split", file_fingerprint(path), by, shares, seed, near])
+    if not force:
+        made_before(out, request)
+    result = split_set(path, out, cast("By", by), shares, seed, near, {"config_hash": request})
     print(json.dumps(result) if as_json else "\n".join([*_split_lines(result), f"written to {out}"]))
     return result
 
@@ -208,4 +218,4 @@ def _split_lines(result: dict[str, Any]) -> list[str]:
         f"nearly identical issues: {result['near_duplicates']:,} pairs, {result['joined_groups']:,} groups joined because of them"
     )
     shown += [f"  {n['a']} ~ {n['b']} ({n['overlap']:.2f})" for n in result["near"][:3]]
-    return shown
+    return shown + [f"note: {note}" for note in result["notes"]]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.record import SPLITS, Split
-from rmlab.trajectories.set_file import NAMED_BY, check_set_file
+from rmlab.trajectories.set_file import NAMED_BY, check_set_file, unreadable
 
 COLUMNS = ["trajectory_id", "cluster", "source", "policy", "resolved", "split"]
 
@@ -70,8 +70,7 @@ def _read_index(path: Path, state: tuple[int, ...]) -> PoolIndex:
         with pq.ParquetFile(path) as file:  # read_table would import pandas
             table = file.read(columns=COLUMNS, use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path} is not a readable trajectory file ({reason}). Fetch or collect it again.") from error
+        raise unreadable(path, error, "trajectory file") from error
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(f"{path} has no column {missing[0]!r}: it is not a trajectory set")
     rows = tuple(map(PoolRow, *(table.column(name).to_pylist() for name in COLUMNS)))

@@ -153,11 +153,20 @@ def select(
     return Selection(tuple(sorted(chosen, key=order)), table, unlabelled, held_out)
 
 
-def check_fill(pool: Iterable[Candidate], config: DataConfig) -> None:
-    """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
+def check_fill(pool: Iterable[Row], config: DataConfig, fits: Callable[[Row], bool] | None = None) -> None:
+    """The error of `select`, without drawing and before lengths are known: for a quick look ahead.
+
+    fits: whether a row may fit the context, where something is known of that (None = all may).
+    """
     rows, _ = _learnable(pool, config)
-    had = Counter((RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source) for r in rows if r.resolved is not None)
-    plan = _plan(config, had)
+    had: Counter[Key] = Counter()
+    there: Counter[Key] = Counter()
+    for row in rows:
+        if row.resolved is not None:
+            key = (RESOLVED if row.resolved else UNRESOLVED, row.policy, row.source)
+            had[key] += 1
+            there[key] += fits is None or fits(row)
+    plan = _plan(config, there)
     if config.scale > plan.capacity:
         raise DataError(_complaint(config, plan, had))
 
@@ -282,7 +291,8 @@ def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> No
     unknown = [name for name in asked if name not in there]
     if unknown:
         raise UsageError(
-            f"{key} names {unknown[0]!r}, which the pool does not have; it has {', '.join(there) or 'nothing'}"
+            f"{key} names {unknown[0]!r}, which the pool does not have; it has {', '.join(there) or 'nothing'}. Name those, or leave "
+            f"{key} out; if a preset sets it, take another preset."
         )
     if any(not isfinite(w) or w < 0 for w in asked.values()) or (asked and not any(asked.values())):
         raise UsageError(f"{key}={dict(asked)}: weights must be at least 0, and one of them above 0")
@@ -290,6 +300,11 @@ def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> No
 
 def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
     """Why the total cannot be filled: what is there, what that allows, what to change."""
+    if not had:
+        return (
+            "the pool has no labelled trajectory in its part verifier, from which a training set is drawn: `rmlab trajectories split` "
+            "gives a set its parts"
+        )
     by_label = {node.key[0]: node for node in plan.children}
     short = plan.tightest
     lost = sum(had.values()) - plan.there

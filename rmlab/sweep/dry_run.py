@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from rmlab.errors import UsageError
+from omegaconf import OmegaConf
+
+from rmlab.configuration import load_program
+from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.paths import portable
 from rmlab.sweep.plan import Cell, cell_name, shape
 from rmlab.sweep.spec import SweepSpec
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
@@ -68,6 +72,28 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
     if cost := spec.cost.get(spec.preset):
         lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
     return "\n".join(lines)
+
+
+def check_cells(cells: Sequence[Cell], store: Store | None, redo: Redo) -> None:
+    """The quick checks that a launch makes first, of a cell of each level and arm that has to run, where the program has such checks.
+
+    Raises the RmlabError of the first that fails, with the cell's name.
+    """
+    check = getattr(load_program(cells[0].sweep.program), "check", None)
+    if check is None:
+        return
+    finished = cell_runs(store).finished
+    first: dict[tuple[str, str], Cell] = {}
+    for cell in cells:
+        run = finished.get(cell.identity.config_hash)
+        if run is None or redo(run):
+            first.setdefault((cell.level, cell.arm), cell)
+    for cell in first.values():
+        try:
+            check(cell.config)
+        except RmlabError as error:
+            kind = UsageError if isinstance(error, UsageError) else DataError
+            raise kind(f"{cell.name} would be refused: {error}") from error
 
 
 def names_alone(spec: SweepSpec) -> str:
@@ -158,6 +184,8 @@ def explanation(cells: Sequence[Cell]) -> str:
         f"{spec.name}, preset {spec.preset}: {counted(len(cells), 'cell')}, {counted(len({c.identity.config_hash for c in cells}), 'run')}",
         f"control {first.identity.control_hash}, the same in every cell: everything but the seed and what the factors own ({owned})",
     ]
+    if alike := _alike(cells):
+        lines.append(f"among it {', '.join(alike)}")
     others = {
         "level": next(
             (c for c in cells if c.level != first.level and c.arm == first.arm and c.seed == first.seed), None
@@ -171,6 +199,34 @@ def explanation(cells: Sequence[Cell]) -> str:
         if other is not None:
             lines += ["", f"another {what}:", *_diff(first, other)]
     return "\n".join(lines)
+
+
+TOLD = (
+    "model.name",
+    "model.pretrained",
+    "data.path",
+    "data.scale",
+    "data.label_ratio",
+    "prompt.max_tokens",
+    "prompt.over_length",
+    "training.epochs",
+    "training.batch_size",
+    "evaluation.tasks",
+    "folds.unseen",
+    "start",
+    "verifier",
+)
+"""Keys that say what a sweep is about, whichever its program has."""
+
+
+def _alike(cells: Sequence[Cell]) -> list[str]:
+    """`KEY=VALUE` of the keys of TOLD that have one value in all cells."""
+    found = []
+    for key in TOLD:
+        values = {str(OmegaConf.select(cell.config, key)) for cell in cells}
+        if len(values) == 1 and (value := values.pop()) not in ("None", "", "[]"):
+            found.append(f"{key}={portable(value)}")
+    return found
 
 
 def _diff(one: Cell, other: Cell) -> list[str]:

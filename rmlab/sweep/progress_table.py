@@ -19,7 +19,7 @@ import numpy as np
 
 from rmlab.launchers.jobs import Event
 from rmlab.progress import ENDED, Beat, is_quiet, is_verbose, speed
-from rmlab.wording import counted, duration
+from rmlab.wording import counted, duration, left
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -266,8 +266,8 @@ class ProgressTable:
         return sum(line.state in DONE for line in self.lines.values())
 
     def _left(self, before: str) -> str:
-        left = self.seconds_left()
-        return "" if left is None else f"{before}about {duration(left)} left"
+        words = left(self.seconds_left())
+        return f"{before}about {words}" if words else ""
 
     @_guarded
     def _table(self) -> "Group":
@@ -311,5 +311,4 @@ def _columns(line: ProgressLine) -> list[str]:
     if beat.total and beat.done >= beat.total:
         return [f"{title} done", "", "", ""]
     share = f" {beat.done / beat.total:.0%}" if beat.total else ""
-    left = "" if beat.seconds_left is None else f"{duration(beat.seconds_left)} left"
-    return [f"{title}{share}", speed(beat.rate, beat.unit) if beat.rate else "", left, beat.note]
+    return [f"{title}{share}", speed(beat.rate, beat.unit) if beat.rate else "", left(beat.seconds_left), beat.note]

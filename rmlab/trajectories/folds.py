@@ -5,7 +5,7 @@ folds, a training part and a validation part. Each attempt is judged in exactly 
 one table: out-of-fold scores. Unseen policies are only judged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmlab.errors import DataError, UsageError
@@ -51,7 +51,7 @@ def folds_of(trajectories: Sequence[Trajectory], config: FoldsConfig) -> list[Fo
     Folds are as even as whole repositories allow, counted in tasks of the policies that are trained on. Raises UsageError for
     settings that make no sense, DataError where there are too few repositories.
     """
-    _check(trajectories, config)
+    check_folds({t.policy for t in trajectories}, config)
     unseen = set(config.unseen)
     ordered = sorted(trajectories, key=lambda t: (t.policy in unseen, t.task_id, t.policy, t.attempt))
     cluster = {t.task_id: t.cluster for t in reversed(ordered)}  # as the first attempt at a task has it
@@ -106,16 +106,17 @@ def _fold(
     return Fold(number, tuple(of_fold(t) for t in trajectories))
 
 
-def _check(trajectories: Sequence[Trajectory], config: FoldsConfig) -> None:
+def check_folds(policies: Collection[str], config: FoldsConfig) -> None:
+    """Raises UsageError for settings that make no sense. policies: those of the pool."""
     if config.number < 2:
         raise UsageError(f"folds.number={config.number}: must be at least 2, or nothing is left to train on")
     if not 0 < config.validation < 1:
         raise UsageError(f"folds.validation={config.validation}: must be a share between 0 and 1")
-    policies = {t.policy for t in trajectories}
     for name in config.unseen:
         if name not in policies:
             raise UsageError(
-                f"folds.unseen names {name!r}, which the pool does not have; it has {', '.join(sorted(policies))}"
+                f"folds.unseen names {name!r}, which the pool does not have; it has {', '.join(sorted(policies))}. Name "
+                "policies of the pool, or none (folds.unseen=[])."
             )
-    if policies and policies <= set(config.unseen):
+    if policies and set(policies) <= set(config.unseen):
         raise UsageError(f"folds.unseen={list(config.unseen)} names every policy of the pool: none is left to train on")

@@ -1,7 +1,11 @@
-"""Is a path a file that may be a trajectory set? Asked wherever a set is opened, before a reader of Parquet sees the path."""
+"""Is a path a file that may be a trajectory set? Asked wherever a set is opened, before a reader of Parquet sees the path.
+
+And what to do with a file that is none.
+"""
 
 from pathlib import Path
 
+from rmlab.errors import DataError
 from rmlab.files import check_input
 
 WRITERS = "`rmlab collect` and `rmlab import` write one."
@@ -10,6 +14,10 @@ NAMED_BY = (
     "in conf says where it comes from)."
 )
 """For sets that a configuration names."""
+
+
+MAGIC = b"PAR1"
+"""How every Parquet file begins."""
 
 
 def check_set_file(path: Path, remedy: str = WRITERS) -> None:
@@ -21,3 +29,16 @@ def check_set_file(path: Path, remedy: str = WRITERS) -> None:
         else f"`rmlab import auto {path} -o set.parquet` makes a set of the attempts in it."
     )
     check_input(path, remedy, of_folder)
+
+
+def unreadable(path: Path, error: Exception, what: str = "Parquet file") -> DataError:
+    """The error for a file that a reader of Parquet refuses: damaged, or trajectories in another format, which can be imported."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    with path.open("rb") as file:
+        is_parquet = file.read(len(MAGIC)) == MAGIC
+    if is_parquet or path.suffix.lower() == ".parquet":
+        return DataError(f"{path} is not a readable {what} ({reason}). Fetch or collect it again.")
+    return DataError(
+        f"{path} is not a readable {what}, as a trajectory set is. If it holds trajectories in another format, `rmlab import auto {path} "
+        "-o set.parquet` makes a set of them."
+    )

@@ -1,8 +1,9 @@
 """Parts of a set by repository, by task, or by time, so that no cluster and no near-duplicate issue lies in two of them.
 
 By repository: the clusters of the record. By task and by time the cluster becomes the task (all attempts at a task stay
-together); by time the tasks that were attempted first come first, in the order of the parts as they were given. Shares are
-of tasks. Groups (clusters joined by near-duplicate issues) are placed whole, largest first, each where most is missing.
+together); by time the tasks that were attempted first come first, in the order of the parts as they were given, and the seed
+orders those of one time. Shares are of tasks. Groups (clusters joined by near-duplicate issues) are placed whole, largest
+first, each where most is missing.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from rmlab.progress import progress
 from rmlab.trajectories.leakage import Near, issue_of, issues_of, near_duplicates
 from rmlab.trajectories.record import SPLITS, Split, Trajectory
 from rmlab.trajectories.store import fingerprint_line, iterate_trajectories, read_count, write_in_order
+from rmlab.wording import counted
 
 By = Literal["repository", "task", "time"]
 Name = TypeVar("Name", bound=Hashable)
@@ -35,12 +37,13 @@ class TaskFacts:
 @dataclass(frozen=True)
 class SplitResult:
     """part, cluster: of each task. near: pairs of tasks whose issues are nearly the same. joined: groups that hold several
-    clusters because of them."""
+    clusters because of them. notes: what a reader of the parts should know, a line each."""
 
     part: dict[str, Split]
     cluster: dict[str, str]
     near: list[Near]
     joined: int
+    notes: tuple[str, ...] = ()
 
 
 def split(
@@ -68,12 +71,14 @@ def split(
             raise DataError(
                 f"{len(timeless)} of {len(tasks)} tasks have no time, first {timeless[0]}. Split by repository or task."
             )
-        part = _in_time(groups, {task: facts.time for task, facts in tasks.items()}, shares)
+        time = {task: facts.time for task, facts in tasks.items()}
+        part = _in_time(groups, time, shares, seed)
+        notes = _dates_apart(time, part)
     else:
-        part = by_size(groups, shares, seed)
+        part, notes = by_size(groups, shares, seed), ()
     joined = sum(len({cluster[task] for task in group}) > 1 for group in groups)
     return SplitResult(
-        part, {task: group_name(group, cluster, task) for group in groups for task in group}, near, joined
+        part, {task: group_name(group, cluster, task) for group in groups for task in group}, near, joined, notes
     )
 
 
@@ -138,7 +143,7 @@ def group_name(group: Sequence[str], cluster: Mapping[str, str], task: str) -> s
 def by_size(groups: Sequence[Sequence[str]], shares: Sequence[tuple[Name, float]], seed: int) -> dict[str, Name]:
     """The part (or fold) of each task: groups are placed whole, largest first, each where most is missing of the shares."""
     total = sum(map(len, groups))
-    order = sorted(groups, key=lambda group: (-len(group), hashlib.sha256(f"{seed}:{group[0]}".encode()).digest()))
+    order = sorted(groups, key=lambda group: (-len(group), _drawn(seed, group[0])))
     filled: dict[Name, int] = {part: 0 for part, _ in shares}
     assigned: dict[str, Name] = {}
     for left, group in zip(range(len(order), 0, -1), order, strict=True):
@@ -150,10 +155,35 @@ def by_size(groups: Sequence[Sequence[str]], shares: Sequence[tuple[Name, float]
     return assigned
 
 
+def _drawn(seed: int, name: str) -> bytes:
+    """Where a name stands among those that nothing else orders."""
+    return hashlib.sha256(f"{seed}:{name}".encode()).digest()
+
+
+MANY_OF_A_DATE = 0.1
+"""Share of the tasks from which it is said that tasks of one date lie in several parts."""
+
+
+def _dates_apart(time: Mapping[str, str], part: Mapping[str, Split]) -> tuple[str, ...]:
+    """A line where the most frequent date has many tasks and they lie in several parts, which then do not follow one another in time."""
+    date, many = Counter(moment[:DATE] for moment in time.values()).most_common(1)[0]
+    inside = Counter(part[task] for task, moment in time.items() if moment[:DATE] == date)
+    if len(inside) < 2 or many < MANY_OF_A_DATE * len(time):
+        return ()
+    shown = ", ".join(f"{name} {n:,}" for name in SPLITS if (n := inside[name]))
+    return (
+        f"{many:,} of {counted(len(time), 'task')} share one date, {date}, and lie in several parts ({shown}): these do not follow one "
+        "another by date. Tasks of one time are in the order of the seed.",
+    )
+
+
+DATE = len("2024-06-23")
+
+
 def _in_time(
-    groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Split, float]]
+    groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Split, float]], seed: int
 ) -> dict[str, Split]:
-    order = sorted(groups, key=lambda group: (min(time[task] for task in group), group[0]))
+    order = sorted(groups, key=lambda group: (min(time[task] for task in group), _drawn(seed, group[0])))
     total, done = sum(map(len, groups)), 0
     assigned: dict[str, Split] = {}
     bounds = [sum(share for _, share in shares[: i + 1]) * total for i in range(len(shares))]
@@ -199,9 +229,18 @@ def check_parts(trajectories: Iterable[Trajectory]) -> None:
 
 
 def split_set(
-    path: Path, out: Path, by: By, shares: Sequence[tuple[Split, float]], seed: int, near: float
+    path: Path,
+    out: Path,
+    by: By,
+    shares: Sequence[tuple[Split, float]],
+    seed: int,
+    near: float,
+    made_by: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Reads a set once for its tasks and once a part, writes it with its parts, and returns what is in them. Raises DataError."""
+    """Reads a set once for its tasks and once a part, writes it with its parts, and returns what is in them. Raises DataError.
+
+    made_by: what the new set says of the request for it, besides what is written always.
+    """
     tasks: dict[str, TaskFacts] = {}
     with progress("Reading", read_count(path), "trajectories") as advance:
         for trajectory in iterate_trajectories(path):
@@ -225,7 +264,7 @@ def split_set(
     write_in_order(
         out,
         records(),
-        {"command": "rmlab trajectories split", "by": by, "seed": str(seed), "near": f"{near:g}"},
+        {"command": "rmlab trajectories split", "by": by, "seed": str(seed), "near": f"{near:g}", **(made_by or {})},
         fingerprint_lines(sorted(lines)),
     )
     return _summary(split_tasks, shares, counts)
@@ -256,5 +295,6 @@ def _summary(
         "parts": parts,
         "near_duplicates": len(split_tasks.near),
         "joined_groups": split_tasks.joined,
+        "notes": list(split_tasks.notes),
         "near": [{"a": n.a, "b": n.b, "overlap": round(n.overlap, 3)} for n in split_tasks.near[:20]],
     }

@@ -18,7 +18,7 @@ from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.record import Message, Split, Trajectory
-from rmlab.trajectories.set_file import check_set_file
+from rmlab.trajectories.set_file import check_set_file, unreadable
 
 SCHEMA = pa.schema(
     [
@@ -177,9 +177,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again."
-        ) from error
+        raise unreadable(path, error) from error
     missing = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
     if missing:
         raise DataError(
@@ -199,9 +197,7 @@ def read_trajectories(path: Path | str, parts: Sequence[Split] | None = None) ->
         with _opened(path) as file:
             table = file.read(columns=SCHEMA.names, use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again."
-        ) from error
+        raise unreadable(path, error) from error
     trajectories = []
     for number, row in enumerate(_table_rows(table), 1):
         try:

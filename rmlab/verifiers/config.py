@@ -104,5 +104,6 @@ def check_positions(positions: int, model: ModelConfig, prompt: PromptConfig) ->
     if prompt.max_tokens > positions:
         raise RmlabError(
             f"prompt.max_tokens={prompt.max_tokens} is longer than the {positions} positions of "
-            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model with random weights"
+            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model with random weights "
+            "(model=scratch)"
         )

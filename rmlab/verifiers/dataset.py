@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
@@ -25,6 +26,7 @@ from rmlab.verifiers.answer import lesson_part, verifier_tokenizer
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.encoding import Encoded, encode
 from rmlab.verifiers.prompt import check_leaks, visible
+from rmlab.wording import counted
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class VerifierData:
     """pool: the whole file. verifier: that part; validation, evaluation: the attempts of these parts that are scored.
 
     pools: name -> the attempts of a further set that is scored (`evaluation.pools`).
+    tasks_there: tasks of a part that could be scored, of which `evaluation.tasks` and `validation_tasks` choose.
     pretraining: what is known of the text that the model has read before. weak: where the verifier part is labelled by a few of
     the hidden tests; its attempts in `verifier` then carry those labels, `pool` keeps the full ones.
     """
@@ -45,6 +48,7 @@ class VerifierData:
     pretraining: str
     weak: WeakLabels | None = None
     pools: Mapping[str, list[Encoded]] = field(default_factory=dict)
+    tasks_there: Mapping[Split, int] = field(default_factory=dict)
 
     @property
     def judged(self) -> TrajectorySet:
@@ -55,6 +59,18 @@ class VerifierData:
     def fitted(self) -> TrajectorySet:
         """All attempts of the validation part, likewise: what baselines are fitted on."""
         return self._visible(self.pool.part("validation").trajectories)
+
+    def scored_words(self, part: Literal["evaluation", "validation"]) -> str:
+        """What of a part is scored: `136 attempts (3 more without a label) at 80 of 105 tasks (evaluation.tasks=80)`."""
+        attempts = [e.trajectory for e in (self.evaluation if part == "evaluation" else self.validation)]
+        labelled = sum(t.resolved is not None for t in attempts)
+        more = f" ({len(attempts) - labelled:,} more without a label)" if labelled < len(attempts) else ""
+        tasks = len({t.task_id for t in attempts})
+        there = self.tasks_there.get(part, tasks)
+        if tasks == there:
+            return f"{counted(labelled, 'attempt')}{more} at {counted(tasks, 'task')}"
+        key = "evaluation.tasks" if part == "evaluation" else "evaluation.validation_tasks"
+        return f"{counted(labelled, 'attempt')}{more} at {tasks:,} of {counted(there, 'task')} ({key}={tasks})"
 
     def shown(self, attempts: Sequence[Encoded]) -> TrajectorySet:
         """Some of the attempts, as `judged` gives those of `evaluation`."""
@@ -110,6 +126,9 @@ def read_verifier_data(
         prompt,
         pretraining,
         pools={name: encoded(attempts) for name, attempts in pools.items()},
+        tasks_there={
+            part: _tasks_there(read.part(part).trajectories, evaluation) for part in ("evaluation", "validation")
+        },
     )
 
 
@@ -200,6 +219,10 @@ def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, numb
     tasks = sorted({t.task_id for t in taken}, key=lambda name: hashlib.sha256(name.encode()).digest())
     kept = set(tasks[:number])
     return [t for t in taken if t.task_id in kept]
+
+
+def _tasks_there(part: Sequence[Trajectory], config: EvaluationConfig) -> int:
+    return len({t.task_id for t in evaluated(part, config, None)})
 
 
 READ: tuple[Split, ...] = ("supervised", "verifier", "validation", "evaluation")

@@ -222,8 +222,8 @@ def log_report(logger: RunLogger, part: str, report: Mapping[str, Any]) -> None:
             logger.metric(f"{part}/{name}", value)
 
 
-def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
-    """What was found, in a few lines."""
+def summary(name: str, run_id: str, took: Trained, results: Results, judged: str) -> str:
+    """What was found, in a few lines. judged: what was scored, by `VerifierData.scored_words`."""
     report, baselines = results.report, results.baselines
     most = max(report["rm_at_k"], key=int)
     speed = took.tokens_here / max(took.seconds, 1e-9)
@@ -232,8 +232,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
     return "\n".join(
         [
             f"{name}: {counted(took.steps, 'step')}, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
-            f"  judged on {counted(report['trajectories'], 'attempt')} at {counted(report['tasks'], 'task')} "
-            f"in {counted(report['clusters'], 'cluster')}",
+            f"  judged on {judged} in {counted(report['clusters'], 'cluster')}",
             f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
             f"ECE {_with_ends(report, 'ece_width_10')}, less its floor {_with_ends(report, 'ece_less_floor')}",
             *(

@@ -1,5 +1,6 @@
 """Trains a verifier from its settings: chooses the training set and trains a model on it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rmlab.errors import UsageError
 from rmlab.fingerprint import OMIT_DEFAULT
 from rmlab.models.config import LoraConfig, ModelConfig
-from rmlab.selection.select import DataConfig, Selection, select
+from rmlab.selection.select import DataConfig, Selection, check_fill, select
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import parameters
 from rmlab.training.config import Dtype, OptimizerConfig, SeveralGpusRuntimeConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
-from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
+from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, OverLength, PromptConfig, PromptView
 
 if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
@@ -49,13 +50,41 @@ class VerifierSettings:
     runtime: SeveralGpusRuntimeConfig = field(default_factory=SeveralGpusRuntimeConfig)
 
 
-def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Trajectory]:
-    """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
+def check_fits(settings: VerifierSettings) -> None:
+    """Raises UsageError where training examples may be longer than what is read."""
     if (room := settings.data.room) and room > settings.prompt.max_tokens:
         raise UsageError(
             f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: training examples "
             "must be read whole. Lower it, or set it to null."
         )
+
+
+CHARACTERS = 6
+"""Of a token, on average over an attempt: more than a tokenizer makes of code and English (three to four and a half)."""
+
+
+def check_room(pool: Iterable[Trajectory], settings: VerifierSettings) -> None:
+    """The error of `choose` before a tokenizer is trained and the pool is tokenised, where attempts are clearly longer than the context
+    and are not cut. Raises DataError."""
+    prompt = settings.prompt
+    if prompt.over_length not in (OverLength.rank_last, OverLength.drop) or prompt.shows is not PromptView.whole:
+        return  # read in part
+    if settings.data.hidden_tests is not None:
+        return  # other labels than those of the pool
+
+    def fits(trajectory: Trajectory) -> bool:
+        characters = sum(len(message.content) for message in trajectory.messages) + len(trajectory.patch or "")
+        return characters < CHARACTERS * prompt.max_tokens
+
+    part = [t for t in pool if t.split == "verifier"]
+    if not all(map(fits, part)):
+        check_fill(part, settings.data, fits)
+
+
+def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Trajectory]:
+    """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
+    check_fits(settings)
+    room = settings.data.room
     fits = {
         e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)
     }

@@ -103,3 +103,20 @@ def test_few_clusters_are_warned_of_as_in_a_report(tmp_path: Path, capsys: pytes
     for name, warned in (("few", True), ("many", False)):
         compare(*[str(tmp_path / f"{name}.csv")] * 2)
         assert ("Only 2 clusters: intervals from so few are too narrow" in capsys.readouterr().out) == warned
+
+
+def test_a_table_with_other_names_is_compared_with_one_that_has_the_usual(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual, other = tmp_path / "usual.csv", tmp_path / "other.csv"
+    usual.write_text(ROWS)
+    other.write_text(ROWS.replace("task_id,trajectory_id,score,resolved", "iid,trajectory_id,p,label"))
+    with pytest.raises(RmlabError, match=r"other\.csv has no column 'task_id'.*use --columns"):
+        compare(str(usual), str(other))
+    columns = ["task_id=iid,score=p", "resolved=label"]
+    found = compare(str(usual), str(other), columns=columns, as_json=True)
+    assert found["metrics"]["auc_pooled"]["difference"] == 0
+    with pytest.raises(RmlabError, match=r"has no column 'q'.*--columns names it: correct the name there"):
+        compare(str(usual), str(other), columns=["task_id=iid,resolved=label,score=q"])
+    with pytest.raises(UsageError, match="--columns names the columns of score tables"):
+        compare("1:1", "1:2", sweep="label_ratio", columns=columns)

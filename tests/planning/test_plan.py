@@ -97,7 +97,7 @@ def test_without_data_the_assumption_is_said(capsys: pytest.CaptureFixture[str])
     found = planned(capsys, "train", *asked)
     assert "no data.path: attempts of 25,000 tokens on average" in found["assumed"][0]
     shorter = planned(capsys, "train", *asked, mean_tokens=5000)
-    assert shorter["phases"][0]["tokens"] == pytest.approx(2 * 1000 * 5000, rel=0.05)
+    assert shorter["phases"][0]["tokens"] == pytest.approx(3 * 1000 * 5000, rel=0.05)
 
 
 def test_what_does_not_fit_is_told_what_would(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +139,7 @@ def test_sharding_is_told_where_a_whole_model_leaves_too_little_for_long_attempt
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = ["data=real", "model=hf", "model.pretrained=Qwen3-1.7B", "prompt.max_tokens=131072"]
-    asked += ["training.checkpointing=true", "training.micro_batch_size=1"]
+    asked += ["training.checkpointing=true", "data.scale=3000", "training.micro_batch_size=1"]
     found = planned(capsys, "train", *asked, "runtime=multi_gpu", gpus=4)
     assert not found["fits"]
     ways = {tuple(way["settings"]): way["memory"] for way in found["fits_with"]}
@@ -196,7 +196,7 @@ def test_a_model_that_is_not_there_has_the_shape_that_its_configuration_states(
 ) -> None:
     found = planned(capsys, "train", "model=smollm2_135m", "data=real", "model.pretrained=nowhere/x")
     assert "nowhere/x does not exist: the shape stated by model=smollm2_135m is used" in found["assumed"]
-    assert "attempts of 300 tokens on average" in found["assumed"][1]
+    assert "attempts of 4,095 tokens on average" in found["assumed"][1]
     for model in ("hf", "path"):
         with pytest.raises(DataError, match="nowhere/x: there is no such folder"):
             planned(capsys, "train", f"model={model}", "data=real", "model.pretrained=nowhere/x")

@@ -63,6 +63,18 @@ def test_names_and_notes_are_text_and_not_markup() -> None:
     assert "[cyan]" not in text
 
 
+def test_no_time_left_is_told_of_cells_that_still_run_beyond_it(clock: list[float]) -> None:
+    table = ProgressTable("toy", [ProgressLine(name, "waiting", "level") for name in "ab"])
+    table.note("a", "running")
+    table.note("b", "running")
+    clock[0] = 100.0
+    table.note("a", "finished", 100.0)
+    table.tell(Event(job("b"), "progress", beat=Beat("scoring", 999, 1000, "tokens", 10.0, "")))
+    text = drawn(table)
+    assert "1 of 2 cells finished" in text
+    assert "0 s left" not in text
+
+
 def test_the_time_left_of_the_sweep_is_shown(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     table = ProgressTable("toy", [ProgressLine(name, "waiting", "level") for name in "abcde"])
     assert "about" not in drawn(table)

@@ -70,7 +70,7 @@ def test_import_json_has_the_contract_and_the_set_is_proven(rows: Path, tmp_path
         "skipped": {},
     }
     pool = read_trajectories(tmp_path / "set.parquet")
-    assert (len(pool), pool.metadata) == (80, {"command": "rmlab import", "from": "rows.jsonl"})
+    assert (len(pool), pool.metadata) == (80, pool.metadata | {"command": "rmlab import", "from": "rows.jsonl"})
     assert [t.trajectory_id for t in iterate_trajectories(tmp_path / "set.parquet")] == [
         t.trajectory_id for t in pool.trajectories
     ]
@@ -90,7 +90,7 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
         tar.add(inner, "rows.jsonl")
     prints = set()
     for name in ("run", "run.zip", "run.tar.gz"):
-        assert rmlab("import", "auto", tmp_path / name, "-o", tmp_path / "set.parquet").returncode == 0
+        assert rmlab("import", "auto", tmp_path / name, "-o", tmp_path / "set.parquet", "--force").returncode == 0
         prints.add(read_trajectories(tmp_path / "set.parquet").fingerprint)
     assert len(prints) == 1
 

@@ -11,8 +11,9 @@ import pytest
 
 from rmlab.commands.import_trajectories import import_trajectories
 from rmlab.commands.trajectories import show
-from rmlab.errors import DataError
+from rmlab.errors import DataError, UsageError
 from rmlab.paths import REPOSITORY
+from rmlab.trajectories.store import read_trajectories
 
 
 def row(task: str, words: str = "ok") -> dict[str, object]:
@@ -61,7 +62,7 @@ def test_an_empty_reading_never_takes_the_place_of_a_set(
         ),
     ):
         with pytest.raises(DataError) as caught:
-            imported(path, out=out, **options)
+            imported(path, out=out, force=True, **options)
         assert str(caught.value).startswith(f"no trajectory was read, and {out} stays as it was. ")
         assert words in str(caught.value)
         assert "written to" not in capsys.readouterr().out
@@ -81,12 +82,51 @@ def test_leaky_attempts_are_left_out_or_the_option_is_named(
     path.write_text(json.dumps(leaky))
     assert imported(path, out=tmp_path / "set.parquet")["outcomes_in_prompts"] == 2
     assert "--leaks drop leaves the attempts out" in capsys.readouterr().out
-    imported(path, rows, out=tmp_path / "set.parquet", leaks="drop")
+    imported(path, rows, out=tmp_path / "kept.parquet", leaks="drop")
     shown = capsys.readouterr().out
+    assert "attempts left out because their prompt holds an outcome: 1\n" in shown
     assert "outcomes in prompts (their attempts were left out): 2" in shown
     assert "--leaks drop" not in shown
     with pytest.raises(DataError, match="--leaks report keeps them"):
-        imported(path, out=tmp_path / "set.parquet", leaks="drop")
+        imported(path, out=tmp_path / "none.parquet", leaks="drop")
+    capsys.readouterr()
+    imported(rows, out=tmp_path / "clean.parquet", leaks="drop")
+    assert "holds an outcome: 0\n" in capsys.readouterr().out, "that there were none is said too"
+
+
+def test_another_request_does_not_take_the_place_of_a_set(rows: Path, tmp_path: Path) -> None:
+    from rmlab.commands.trajectories import split
+
+    for number in range(3, 9):  # enough tasks for three parts
+        with rows.open("a") as file:
+            file.write("\n" + json.dumps(row(f"o__n-{number}")))
+    out, parts = tmp_path / "set.parquet", tmp_path / "parts.parquet"
+    for _ in range(2):
+        imported(rows, out=out)  # the same again may find more
+        split(out, parts, by="task", near=0)
+    before = out.read_bytes(), parts.read_bytes()
+    words = "holds something else, made by `rmlab {}`.*or replace it with --force"
+    with pytest.raises(UsageError, match=words.format("import")):
+        imported(rows, out=out, source="other")
+    with pytest.raises(UsageError, match=words.format("trajectories split")):
+        split(out, parts, by="task", near=0, seed=1)
+    assert (out.read_bytes(), parts.read_bytes()) == before
+    imported(rows, out=out, source="other", force=True)
+    with pytest.raises(UsageError, match="holds something else"):
+        split(out, parts, by="task", near=0)  # of another set
+    split(out, parts, by="task", near=0, force=True)
+
+
+def test_a_file_that_is_no_set_is_told_how_to_become_one(rows: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"rows\.jsonl is not a readable Parquet file.*`rmlab import auto .*rows\.jsonl -o"
+    ):
+        read_trajectories(rows)
+    (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(
+        DataError, match=r"damaged\.parquet is not a readable Parquet file \(.*Fetch or collect it again"
+    ):
+        read_trajectories(tmp_path / "damaged.parquet")
 
 
 def test_a_path_that_is_named_twice_is_read_once_and_that_is_said(rows: Path, tmp_path: Path) -> None:

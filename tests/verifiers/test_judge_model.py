@@ -220,7 +220,7 @@ def test_a_table_that_is_finished_is_not_scored_again_and_another_does_not_take_
     score(tmp_path / "more.parquet", str(folder), table, part="all", force=True)
     assert len(read_score_table(table)) == 5
     score(pool, str(folder), tmp_path / "s.csv", part="all")
-    with pytest.raises(UsageError, match=r"which does not say what made it \(Parquet files can\)"):
+    with pytest.raises(UsageError, match=r"s\.csv is already there, and a CSV cannot say what made it"):
         score(pool, str(folder), tmp_path / "s.csv", part="all")
     score(pool, str(folder), table, part="all", per_turn=True, force=True)
     turns_path(table).unlink()

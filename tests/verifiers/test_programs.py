@@ -119,13 +119,17 @@ def test_a_dry_run_prints_configuration_and_cost_and_trains_nothing(
     assert f"path: {pool}" in said, "the configuration, with its references resolved"
     assert who.config_hash in said
     assert "trained on 96 attempts (48 resolved), 6 steps" in said
-    assert "judged on 48 attempts, and 24 of validation" in said
+    assert (
+        "judged on 48 attempts at 12 tasks\n  of validation: 24 attempts at 6 of 10 tasks (evaluation.validation_tasks=6)"
+        in said
+    )
     assert "time of training: not known" in said
     assert "not trained yet" in said
     assert not (tmp_path / "mlflow.db").exists(), "nothing is tracked"
     assert not list(tmp_path.glob("cells/*")), "nothing is trained"
 
     run = trained(pool, tmp_path, monkeypatch)
+    assert "judged on 48 attempts at 12 tasks in 12 clusters" in capsys.readouterr().out, "in the same words"
     assert f"6 steps, {run.metrics['train/tokens']:,.0f} tokens" in said, "what was foretold is what was done"
     capsys.readouterr()
     train(overrides(pool, "seed=1"), dry_run=True)
@@ -247,6 +251,21 @@ def test_prepare_says_what_cannot_run_before_anything_starts(
         program.prepare([compose("train_verifier", overrides(pool, "runtime=cuda"))])
 
 
+def test_attempts_that_are_far_too_long_are_refused_before_anything_is_tokenised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    many = [Message("tool", f"line {i} " * 900) for i in range(3)]
+    long = [replace(t, messages=(*t.messages, *many)) if t.split == "verifier" else t for t in PARTS]
+    write_trajectories(tmp_path / "long.parquet", long)
+    program = load_program("train_verifier")
+    with pytest.raises(DataError, match=r"0 resolved .*160 more do not fit the context.*prompt\.over_length=cut_obs"):
+        program.prepare([compose("train_verifier", overrides(tmp_path / "long.parquet", "data.scale=40"))])
+    assert not (tmp_path / "runs" / "cache").exists(), "not even a tokenizer was trained"
+    cut = overrides(tmp_path / "long.parquet", "data.scale=40", "prompt.over_length=cut_observations")
+    program.prepare([compose("train_verifier", cut)])
+
+
 def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     with pytest.raises(UsageError, match=r"no key 'data\.scal'.*data\.scale"):
@@ -273,3 +292,18 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
         score(pool, str(tmp_path), tmp_path / "out.csv", part="rl")
     with pytest.raises(UsageError, match="--part train: must be one of supervised"):
         score(pool, str(tmp_path), tmp_path / "out.csv", part="train")
+
+
+def test_what_is_scored_of_a_part_is_told_with_what_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    judged = [t for t in PARTS if t.split == "evaluation"]
+    unlabelled = [replace(t, resolved=None, label_source=None) for t in judged[:3]]
+    write_trajectories(tmp_path / "pool.parquet", [t for t in PARTS if t not in judged[:3]] + unlabelled)
+    program = load_program("train_verifier")
+
+    def words(*more: str) -> str:
+        asked = overrides(tmp_path / "pool.parquet", *more)
+        return str(program._material(program._settings(compose("train_verifier", asked))).scored_words("evaluation"))
+
+    assert words("evaluation.tasks=null") == "45 attempts (3 more without a label) at 12 tasks"
+    assert words("evaluation.tasks=5").endswith(" at 5 of 12 tasks (evaluation.tasks=5)")

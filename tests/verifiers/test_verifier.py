@@ -197,7 +197,7 @@ def test_a_folder_without_verifier_says_so(tmp_path: Path) -> None:
 def test_the_summary_of_one_attempt_a_policy_has_the_auc_across_policies() -> None:
     table = Scores.of(["t1", "t1", "t2", "t2"], [0.9, 0.1, 0.2, 0.8], [1, 0, 1, 0], policy=["a", "b", "a", "b"])
     results = Results(table, report(table, replicates=50) | cut_counts([]), None, None, {})
-    said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results)
+    said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results, "4 attempts at 2 tasks")
     assert "across policies: AUC within task 0.500 [" in said
 
 
@@ -206,7 +206,7 @@ def test_the_summary_of_few_mixed_tasks_says_how_few_and_has_the_values_across_p
     table = Scores.of(tasks, np.linspace(0, 1, 41), [*[1, 0] * 20, 0], policy=policies)
     measured = report(table, replicates=50)
     results = Results(table, measured | cut_counts([]), None, None, {"random": measured})
-    said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results)
+    said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results, "41 attempts at 20 tasks")
     across = f"{measured['auc_within_task_across']:.3f}"
     assert "AUC within task 0.000 (1 mixed task), pooled" in said
     assert f"\n  across policies: AUC within task {across} [" in said

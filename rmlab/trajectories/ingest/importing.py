@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from rmlab.trajectories.ingest.archives import is_archive
 from rmlab.trajectories.ingest.assemble import ImportResult, assemble
 from rmlab.trajectories.ingest.drafts import Spool
 from rmlab.trajectories.ingest.locations import Location, roots
-from rmlab.trajectories.ingest.reading import Importer, ImportOptions
+from rmlab.trajectories.ingest.reading import LEAKS, Importer, ImportOptions
 from rmlab.trajectories.readers.chat import names_patch
 from rmlab.trajectories.store import read_metadata
 from rmlab.wording import counted
@@ -118,6 +118,9 @@ def lines(result: dict[str, Any], leaks_dropped: bool = False) -> list[str]:
         files = counted(len(result["predictions"]), "file lists", "files list")
         empty = sum(p["empty"] for p in result["predictions"])
         shown.append(f"predictions found: {files} {counted(patches, 'patch', 'patches')} ({empty:,} empty)")
+    if leaks_dropped:
+        dropped = result["skipped"].get(LEAKS, 0)
+        shown.append(f"attempts left out because their prompt holds an outcome: {dropped:,}")
     leaks = "outcomes in prompts " + (
         "(their attempts were left out)"
         if leaks_dropped
@@ -144,12 +147,18 @@ HUB = "hf:"
 
 
 def import_trajectories(
-    paths: Sequence[str], out: Path, labels: Sequence[Path] = (), options: ImportOptions | None = None, source: str = ""
+    paths: Sequence[str],
+    out: Path,
+    labels: Sequence[Path] = (),
+    options: ImportOptions | None = None,
+    source: str = "",
+    made_by: Mapping[str, str] | None = None,
 ) -> tuple[ImportResult, dict[str, Any]]:
     """What was imported, and its summary. Nothing is written where no trajectory was read.
 
     paths: folders, files, archives, or `hf:NAME` of a hub's set. labels: reports that stand elsewhere. source: of all records,
-    "" = by the task's id. Raises DataError where a path is not there, labels are none, and under `strict`.
+    "" = by the task's id. made_by: what the set says of this request.
+    Raises DataError where a path is not there, labels are none, and under `strict`.
     """
     options = options or ImportOptions()
     with contextlib.closing(Spool()) as spool:
@@ -160,7 +169,7 @@ def import_trajectories(
             _check_labels(result)
         if result.rows:
             with progress("Writing", len(result.rows), "trajectories") as step:
-                result.write(out, _origin(paths, result), step)
+                result.write(out, {**_origin(paths, result), **(made_by or {})}, step)
     notes = [f"{name} is named twice and was read once" for name in named_twice]
     return result, summary(result, notes)
 

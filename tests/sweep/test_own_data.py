@@ -1,0 +1,112 @@
+"""Sweeps over trajectories of one's own: README's sweep file, and what a dry run refuses as the launch would."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rmlab.configuration import load_program
+from rmlab.paths import REPOSITORY
+from rmlab.sweep.request import Plan, make_plan
+from rmlab.trajectories.record import Message, Trajectory
+from rmlab.trajectories.store import write_trajectories
+from tests.command_line import rmlab_here
+
+
+def attempt(repository: int, task: int, policy: str) -> Trajectory:
+    """Of several thousand tokens, half of them resolved; no issue like another."""
+    name = f"r{repository}__t-{task}"
+    words = " ".join(f"{word}{repository}x{task}" for word in ("open", "close", "read", "write", "seek"))
+    return Trajectory(
+        task_id=name,
+        cluster=f"r{repository}",
+        source="swe-bench",
+        policy=policy,
+        attempt=0,
+        exit_status="submitted",
+        messages=(
+            Message("user", f"issue {name}: {words}"),
+            Message("assistant", f"{policy} looks at {name}"),
+            Message("tool", "\n".join(f"{i}: value_{i % 7} = compute({name!r})" for i in range(300))),
+        ),
+        patch=f"--- a/{name}.py\n+++ b/{name}.py\n+{policy}\n",
+        resolved=(task + (policy == "a")) % 2 == 0,
+    )
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.chdir(tmp_path)
+    write_trajectories(
+        Path("set.parquet"), [attempt(r, t, policy) for r in range(8) for t in range(4) for policy in "ab"]
+    )
+    return tmp_path
+
+
+def of_readme(*arguments: str) -> Plan:
+    """The sweep file that README shows, written as it says."""
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^cat > mine\.yaml <<'END'\n(.*?)^END$", text, re.MULTILINE | re.DOTALL)
+    Path("mine.yaml").write_text(block, encoding="utf-8")
+    return make_plan("./mine.yaml", arguments, "rmlab sweep ./mine.yaml")
+
+
+def test_the_sweep_that_readme_shows_is_one(own: Path) -> None:
+    assert [cell.name for cell in of_readme().cells][::3] == ["label_ratio=1:1 s0", "label_ratio=1:3 s0"]
+
+
+@pytest.mark.slow
+def test_the_sweep_that_readme_shows_is_prepared(own: Path) -> None:
+    small = ["data.scale=16", "prompt.max_tokens=1024", "seeds=[0]", "runtime.progress=false"]
+    plan = of_readme(*small)
+    load_program(plan.spec.program).prepare([cell.config for cell in plan.cells])
+
+
+def split_set() -> None:
+    parts = {0: "verifier", 1: "verifier", 2: "validation", 3: "evaluation"}
+    write_trajectories(
+        Path("split.parquet"),
+        [replace(attempt(r, t, policy), split=parts[r % 4]) for r in range(8) for t in range(4) for policy in "ab"],
+    )
+
+
+OWN = ["label_ratio", "data=real", "data.path=split.parquet", "data.scale=8", "levels=[1:1,3:1]", "seeds=[0]"]
+
+
+def test_a_dry_run_refuses_a_context_that_the_model_lacks(own: Path) -> None:
+    split_set()
+    code, out, err = rmlab_here("sweep", *OWN, "--dry-run")
+    assert code == 1
+    assert "2 levels x 1 seed = 2 cells" in out, "the cells are shown all the same"
+    assert "label_ratio=1:1 s0 would be refused: prompt.max_tokens=4096 is longer than the 1024 positions" in err
+    assert "(model=scratch)" in err
+    assert rmlab_here("sweep", *OWN, "model=scratch", "--dry-run")[0] == 0
+
+
+def test_a_dry_run_refuses_policies_that_the_pool_lacks_and_says_what_to_do(own: Path) -> None:
+    asked = ["sweep", "real_choices", "data.path=set.parquet", "--dry-run"]
+    code, _, err = rmlab_here(*asked, "preset=small", "runtime=cpu")
+    assert code == 2
+    assert "folds.unseen names 'google/gemini-3-pro-preview'" in err
+    assert "it has a, b. Name policies of the pool, or none (folds.unseen=[])" in err
+    _, _, err = rmlab_here(*asked, "folds.unseen=[]")
+    assert "data.policies names '20240609_moatless_gpt4o'" in err
+    assert "if a preset sets it, take another preset" in err
+    _, _, err = rmlab_here(*asked, "preset=own")
+    assert "cannot be filled: 32 resolved and 32 unresolved trajectories are available" in err, "100 are asked for"
+
+
+def test_what_all_cells_share_is_named_and_not_only_hashed(own: Path) -> None:
+    split_set()
+    out = rmlab_here("sweep", *OWN, "model=scratch", "--explain")[1]
+    assert "among it model.name=scratch, data.path=split.parquet, data.scale=8, prompt.max_tokens=4096" in out
+    assert "data.label_ratio=" not in out.split("another level")[0], "it varies"
+
+
+def test_a_set_without_parts_is_told_to_be_split(own: Path) -> None:
+    code, _, err = rmlab_here("sweep", *OWN[:2], "data.path=set.parquet", *OWN[3:], "--dry-run")
+    assert code == 1
+    assert "no labelled trajectory in its part verifier" in err
+    assert "`rmlab trajectories split`" in err
