@@ -43,8 +43,8 @@ def lacks(sweep: SweepRuns) -> str:
             return "the attempts judged are of one policy."
         there = " Values across policies stand in figure sweep_table." if thin.shows_across(report) else ""
         return (
-            "it is drawn where each policy has one attempt at a task, and here a policy has "
-            f"{level_tests.largest_k(sweep)} at one.{there}"
+            "it is drawn where each policy has one attempt at a task, and here a policy has up to "
+            f"{level_tests.largest_k(sweep)} attempts at a task.{there}"
         )
     if any("folds" not in cell.run.tags for cell in sweep.cells):
         return (

@@ -34,7 +34,11 @@ LEAST_WIDTH = 0.75
     "How good is the attempt that a verifier picks from k, at each level? With pass@k (oracle), pass@1 (random) and "
     "the baselines, and once more with identical patches taken together.",
     Needs.sweep,
-    lambda sweep: "no policy has two attempts at a task: see figure across_policies" if sweep.across else "",
+    lambda sweep: (
+        "no policy has two attempts at a task. Values across policies stand in figure sweep_table."
+        if sweep.across
+        else ""
+    ),
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws rm_at_k.{pdf,png,csv} into the sweep's folder below `out`; one row of panels an arm. Nothing where no policy has two

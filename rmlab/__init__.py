@@ -41,7 +41,7 @@ def load_verifier(
     (rank_last, drop: no score; cut_observations, truncate_middle, truncate_head: scored by a part of it); None = as in training.
 
     Raises StoreError for a run that is not there or has no weights, DataError for a cell or folder without a verifier, UsageError
-    for another device or over_length; all are `rmlab.errors.RmlabError`.
+    for another device or over_length, RmlabError where torch sees no such device; all of these are `rmlab.errors.RmlabError`.
     """
     from rmlab.verifiers.loaded import loaded_verifier
 

@@ -86,6 +86,19 @@ def test_paths_are_where_the_clone_is_and_nothing_is_written_here(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_models_with_random_weights_read_real_data_with_one_context_and_vocabulary() -> None:
+    levels = ["scratch", "scratch_3m", "moe_active", "moe_total", "dense_large", "moe_large"]
+    shapes = [compose("train_verifier", ["data=real", f"model={level}"]).model for level in levels]
+    assert {(shape.max_positions, shape.tokenizer.vocab_size) for shape in shapes} == {(4096, 8192)}
+    assert [shape.name for shape in shapes] == levels
+    pretrained = compose("train_verifier", ["data=real", "model=hf", "model.pretrained=FOLDER"])
+    assert (pretrained.prompt.max_tokens, pretrained.training.batch_size, pretrained.optimizer.learning_rate) == (
+        4096,
+        8,
+        1e-5,
+    )
+
+
 def test_real_data_bring_a_context_and_batches_that_suit_them() -> None:
     config = compose("train_verifier", ["data=real"])
     assert (config.prompt.max_tokens, config.model.max_positions, config.model.tokenizer.vocab_size) == (
@@ -96,7 +109,8 @@ def test_real_data_bring_a_context_and_batches_that_suit_them() -> None:
     assert config.prompt.over_length is OverLength.cut_observations
     assert (config.data.scale, config.training.batch_size, config.training.epochs) == (100, 8, 3)
     folds = compose("cross_validate")
-    assert (config.prompt, config.training.batch_size) == (folds.prompt, folds.training.batch_size)
+    assert (config.prompt, config.model) == (folds.prompt, folds.model)
+    assert {**config.training, "reference_scale": folds.training.reference_scale} == folds.training
     assert (config.evaluation.tasks, config.evaluation.validation_tasks) == (None, None), "all are judged"
     asked = compose("train_verifier", ["data=real", "prompt.max_tokens=900", "model=starter"])
     assert (asked.prompt.max_tokens, asked.model.max_positions) == (900, 1024), "what is asked for stands above"

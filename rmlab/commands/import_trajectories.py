@@ -83,7 +83,9 @@ def import_trajectories(
 
 def _where(name: str) -> str:
     """What is read, wherever the command is given."""
-    return name if name.startswith("hf:") else str(Path(name).resolve())
+    from rmlab.trajectories.ingest.importing import HUB
+
+    return name if name.startswith(HUB) else str(Path(name).resolve())
 
 
 def _what_is_there(imported: "ImportedRecords", format_name: str) -> str:

@@ -104,6 +104,6 @@ def check_positions(positions: int, model: ModelConfig, prompt: PromptConfig) ->
     if prompt.max_tokens > positions:
         raise RmlabError(
             f"prompt.max_tokens={prompt.max_tokens} is longer than the {positions} positions of "
-            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model with random weights "
-            "(model=scratch)"
+            f"{model.pretrained or f'model={model.name}'}: set prompt.max_tokens={positions}, or take a model with random weights "
+            f"(model=scratch) and model.max_positions={prompt.max_tokens}"
         )

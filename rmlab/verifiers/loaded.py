@@ -72,12 +72,16 @@ class LoadedVerifier:
         self, attempts: Iterable[Attempt], *, batch_tokens: int | None = None, show_progress: bool = False
     ) -> list[AttemptScore]:
         """As `score`, with the tokens of each attempt, and the reason where it has no score."""
+        if batch_tokens is not None and batch_tokens < 1:
+            raise UsageError(f"batch_tokens={batch_tokens}: it must be at least 1, or None")
         device = next(self.verifier.model.parameters()).device
         found = records(attempts)
         with ONE_AT_A_TIME, _apart(device):
             encoded = self.verifier.encode([one for one in found if isinstance(one, Trajectory)], show=show_progress)
             score_N = self.verifier.score_prompts(
-                encoded, batch_tokens=batch_tokens or BATCH_TOKENS[device.type], show=show_progress
+                encoded,
+                batch_tokens=BATCH_TOKENS[device.type] if batch_tokens is None else batch_tokens,
+                show=show_progress,
             )
         prompts, scores = iter(encoded), iter(score_N.tolist())
 

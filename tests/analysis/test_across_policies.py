@@ -149,7 +149,7 @@ def test_where_one_policy_has_several_attempts_values_across_stand_beside(
         "across_policies of mixture/demo-c is not drawn: it is drawn where each policy has one attempt at a task"
         in said
     )
-    assert "here a policy has 3 at one. Values across policies stand in figure sweep_table." in said
+    assert "here a policy has up to 3 attempts at a task. Values across policies stand in figure sweep_table." in said
 
 
 def test_a_data_set_of_ones_own_is_named_with_its_repositories(runs_folder: Path, tmp_path: Path) -> None:

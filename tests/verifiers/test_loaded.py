@@ -252,6 +252,18 @@ def test_importing_rmlab_is_light_and_the_function_is_there() -> None:
     assert (answer.stdout, answer.stderr) == ("[]\n", "")
 
 
+def test_what_is_no_conversation_with_an_agent_says_so(verifier: LoadedVerifier) -> None:
+    asked = {"role": "user", "content": "fix it"}
+    with pytest.raises(DataError, match=r"attempts\[0\] has no message of the agent"):
+        verifier.score([[asked]])
+    with pytest.raises(DataError, match=r"attempts\[0\] has the key 1: keys must be text"):
+        verifier.score([{1: 2, "messages": [asked]}])  # type: ignore[dict-item]  # as a user might
+    with pytest.raises(UsageError, match="put it in brackets"):
+        verifier.score(b"fix it")  # type: ignore[arg-type]  # likewise
+    with pytest.raises(UsageError, match="batch_tokens=0: it must be at least 1"):
+        verifier.score([], batch_tokens=0)
+
+
 @pytest.mark.gpu
 def test_a_gpu_by_its_number_scores_alike_and_torch_keeps_its_settings(folder: Path, verifier: LoadedVerifier) -> None:
     if not torch.cuda.is_available():

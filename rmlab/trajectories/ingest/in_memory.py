@@ -32,7 +32,7 @@ def records(attempts: Iterable[Attempt]) -> list[Trajectory | Skipped]:
     Raises UsageError where `attempts` is no list of attempts but one, DataError where one is no attempt at all: the message names the
     place, such as attempts[3]["messages"][7].
     """
-    if isinstance(attempts, Mapping | str | Trajectory) or not isinstance(attempts, Iterable):
+    if isinstance(attempts, Mapping | str | bytes | Trajectory) or not isinstance(attempts, Iterable):
         raise UsageError(f"expected a list of attempts, not one {type(attempts).__name__}: put it in brackets")
     return [one if isinstance(one, Trajectory) else _record(one, number) for number, one in enumerate(attempts)]
 
@@ -47,6 +47,8 @@ def _record(attempt: Mapping[str, Any] | Sequence[Mapping[str, Any]], number: in
         draft = drafted(document, Location(place, "", number + 1))
     except Skipped as skipped:
         return skipped
+    if draft is None and _is_conversation(document):
+        raise DataError(f"{place} has no message of the agent (role assistant): there is nothing to score")
     if draft is None:
         raise DataError(f'{place} has no format that is known: expected {{"messages": [...], "patch": "..."}}')
     if draft.patch is None and draft.removed["column patch"]:
@@ -55,6 +57,15 @@ def _record(attempt: Mapping[str, Any] | Sequence[Mapping[str, Any]], number: in
             "patch model_patch, or pass messages and patch alone."
         )
     return _trajectory(as_kept(draft), number)
+
+
+def _is_conversation(document: dict[str, Any] | list[Any]) -> bool:
+    messages = document.get("messages") if isinstance(document, dict) else document
+    return (
+        isinstance(messages, list)
+        and bool(messages)
+        and all(isinstance(one, dict) and "role" in one for one in messages)
+    )
 
 
 def _trajectory(draft: Draft, number: int) -> Trajectory:
@@ -75,6 +86,8 @@ def _document(attempt: Any, place: str) -> dict[str, Any] | list[Any]:
     """As readers take it: dicts and lists, where tables give arrays or tuples of messages."""
     if isinstance(attempt, Mapping):
         document = dict(attempt)
+        if strange := [key for key in document if not isinstance(key, str)]:
+            raise DataError(f"{place} has the key {strange[0]!r}: keys must be text, such as messages and patch")
         if "messages" in document and not isinstance(document["messages"], str):
             document["messages"] = _list(document["messages"], f'{place}["messages"]')
         return document
