@@ -8,7 +8,6 @@ from pathlib import Path
 from rmlab.errors import UsageError
 from rmlab.files import PARQUET
 
-
 ONCE_UNSTATED = ("rmlab import", "rmlab trajectories split")
 """Commands whose earlier versions wrote sets without `config_hash`."""
 

@@ -43,7 +43,9 @@ def test_a_file_that_cannot_be_read_is_no_other_format(tmp_path: Path, monkeypat
         f"{path} cannot be read: No such file or directory."
     )
     path.write_text("{}")
-    assert str(unreadable(path, OSError(errno.EIO, "Input/output error"))) == f"{path} cannot be read: Input/output error."
+    assert (
+        str(unreadable(path, OSError(errno.EIO, "Input/output error"))) == f"{path} cannot be read: Input/output error."
+    )
     assert "in another format" in str(unreadable(path, OSError("Parquet magic bytes not found")))
 
     def refused(*_: Any) -> None:

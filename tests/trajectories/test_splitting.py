@@ -134,9 +134,7 @@ def test_tasks_of_one_time_are_ordered_by_the_seed_and_counted() -> None:
         assert "evaluation 6" in note
     days = {name: replace(facts, time=f"2025-01-{i + 1:02d}") for i, (name, facts) in enumerate(tasks.items())}
     assert split(days, shares, "time", 0) == split(days, shares, "time", 1), "without ties no seed matters"
-    minutes = {
-        name: replace(facts, time=f"2025-01-01T10:{i:02d}:00") for i, (name, facts) in enumerate(tasks.items())
-    }
+    minutes = {name: replace(facts, time=f"2025-01-01T10:{i:02d}:00") for i, (name, facts) in enumerate(tasks.items())}
     assert split(minutes, shares, "time", 0) == split(minutes, shares, "time", 1)
     assert split(minutes, shares, "time").notes == (), "one date is no tie where the times differ"
     assert split(days, shares, "time").notes == split(tasks, shares, "task").notes == ()
