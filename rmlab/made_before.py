@@ -8,6 +8,9 @@ from pathlib import Path
 from rmlab.errors import UsageError
 from rmlab.files import PARQUET
 
+ONCE_UNSTATED = ("rmlab import", "rmlab trajectories split")
+"""Commands whose earlier versions wrote sets without `config_hash`."""
+
 
 def made_before(path: Path, config_hash: str) -> bool:
     """Whether a request with this hash has made what is at `path`; False where nothing is there.
@@ -25,6 +28,11 @@ def made_before(path: Path, config_hash: str) -> bool:
     stated = _stated(path)
     if stated.get("config_hash") == config_hash:
         return True
+    if "config_hash" not in stated and stated.get("command") in ONCE_UNSTATED:
+        raise UsageError(
+            f"{path} was made by `{stated['command']}` of an earlier version, which did not note its request, so it cannot be checked: "
+            "name another output, or replace it with --force"
+        )
     made = (
         f"made by `{stated['command']}`"
         if "command" in stated

@@ -9,7 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -200,7 +199,9 @@ def _compare_scores(
     """Raises DataError where the two hold other trajectories."""
     from rmlab.metrics.compare import compare as paired
 
-    comparison = _with_runs(sides, paired(*(_read_scores(side.given, source, names) for side in sides)))
+    own_names = _with_the_names(sides, names)
+    tables = (_read_scores(side.given, source, own) for side, own in zip(sides, own_names, strict=True))
+    comparison = _with_runs(sides, paired(*tables))
     if as_json:
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
@@ -227,22 +228,38 @@ def _compare_policies(
     return comparison
 
 
+def _with_the_names(sides: "Sequence[_Side]", names: "ColumnNames") -> "list[ColumnNames]":
+    """The names by which each side is read: those given for a file that has all of these columns, the usual ones for any other.
+
+    Raises UsageError where no side is a file, DataError where none has the columns.
+    """
+    from rmlab.scores.columns import ColumnNames
+    from rmlab.scores.table import has_columns, read_table
+
+    if not names.named:
+        return [names for _ in sides]
+    files = [Path(side.given) for side in sides if Path(side.given).is_file()]
+    if not files:
+        raise UsageError("--columns names the columns of score tables; those of runs have the usual ones: leave it out")
+    having = {path for path in files if has_columns(path, names)}
+    if not having:
+        read_table(files[0], names)  # says which column is missing
+        raise DataError(f"{files[0]} has not all of the columns {', '.join(names.named.values())}: correct --columns")
+    for letter, side in zip("AB", sides, strict=True):
+        if Path(side.given) not in having:
+            print(f"{letter} ({side}) is read by the usual names: it has not all columns of --columns", file=sys.stderr)
+    return [names if Path(side.given) in having else ColumnNames() for side in sides]
+
+
 def _read_scores(name: str, source: str | None, names: "ColumnNames") -> "Scores":
-    """The score table of a file, or of the evaluation of a run. names: of the columns of a file that has them."""
+    """The score table of a file, or of the evaluation of a run. names: of the columns of a file."""
     from rmlab.scores.table import read_score_table, read_table
     from rmlab.tracking.query import find_artifact
 
     path = Path(name)
-    if not path.is_file():
-        return read_score_table(find_artifact(name, "scores.parquet", source))
-    if not names.named:
-        return read_score_table(path)
-    try:
+    if path.is_file():
         return read_table(path, names).scores
-    except DataError as error:
-        with suppress(DataError):  # the other side may be the one that has these columns
-            return read_score_table(path)
-        raise error
+    return read_score_table(find_artifact(name, "scores.parquet", source))
 
 
 def _policies(sides: "Sequence[_Side]") -> "tuple[TrackedRun, TrackedRun] | None":

@@ -38,9 +38,9 @@ def compare(
     """{trajectories, clusters, swaps, replicates, seed, metrics}: what A is above B.
 
     metrics: name -> {a, b, difference (a - b), ci95 of the difference, p}; curves nested by k; undefined = None.
-    ci95: paired bootstrap of clusters; None where the metric rests on fewer than two. p: two-sided, at least 1 / (swaps + 1); where
-    rows are ordered or binned across clusters, of the bootstrap, at least 1 / (replicates + 1). ece_less_floor: each table's ECE
-    less its own floor.
+    ci95: paired bootstrap of clusters. p: two-sided, at least 1 / (swaps + 1); where rows are ordered or binned across clusters, of
+    the bootstrap, at least 1 / (replicates + 1). Both are None where the metric rests on fewer than two clusters.
+    ece_less_floor: each table's ECE less its own floor.
     kinds: the statistics whose metrics are compared, by default all of the registry.
 
     Raises DataError unless both tables hold the same labelled trajectories.
@@ -55,23 +55,25 @@ def compare(
         bootstrap(statistic, clusters, replicates, seed) for statistic in statistics
     )  # the same clusters
     drawn = {name: drawn_a[name] - drawn_b[name] for name in drawn_a}
-    thin = {name for side in statistics for name, contributing in side.contributing.items() if contributing < 2}
     swapped = _swapped(a, b, [kind for kind in kinds if not kind.across_clusters], swaps, seed)
     metrics: dict[str, Any] = {}
+
+    def thin(name: str) -> bool:
+        return min(side.contributing.get(name, clusters) for side in statistics) < 2
+
     for name in of_a:
         if name in statistics[0].sizes:
             of_j = zip(*(values[name].T for values in (of_a, of_b, drawn, swapped)), strict=True)
             metrics[name] = {
-                str(k): _result(name, *curve) for k, curve in zip(statistics[0].sizes[name], of_j, strict=True)
+                str(k): _result(name, *curve, thin(name))
+                for k, curve in zip(statistics[0].sizes[name], of_j, strict=True)
             }
         else:
-            metrics[name] = _result(name, of_a[name], of_b[name], drawn[name], swapped.get(name))
-            if name in thin:
-                metrics[name]["ci95"] = None
+            metrics[name] = _result(name, of_a[name], of_b[name], drawn[name], swapped.get(name), thin(name))
     if (name := "ece_width_10") in metrics:
         floor_a, floor_b = (noise_floor_task(side).mean for side in sides)
         less_a, less_b = of_a[name] - floor_a, of_b[name] - floor_b
-        metrics["ece_less_floor"] = _result("ece_less_floor", less_a, less_b, drawn[name], None)
+        metrics["ece_less_floor"] = _result("ece_less_floor", less_a, less_b, drawn[name], None, thin(name))
     return {
         "trajectories": len(sides[0].label_N),
         "clusters": clusters,
@@ -146,8 +148,10 @@ def _swapped(a: Scores, b: Scores, kinds: Sequence[type[Statistic]], swaps: int,
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
 
 
-def _result(name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Floats | None) -> dict[str, Any]:
-    """swapped_R: None where the bootstrap is the test."""
+def _result(
+    name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Floats | None, thin: bool
+) -> dict[str, Any]:
+    """swapped_R: None where the bootstrap is the test. thin: rests on too few clusters for an interval or a test."""
     a, b = float(a_1[0]), float(b_1[0])
     difference = a - b
     if np.isnan(difference):
@@ -158,6 +162,8 @@ def _result(name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Flo
             "ci95": None,
             "p": None,
         }
+    if thin:
+        return {"a": a, "b": b, "difference": difference, "ci95": None, "p": None}
     ends = interval(difference, drawn_R, registry.named(name).rule, difference=True)
     chance_R = drawn_R - np.nanmean(drawn_R) if swapped_R is None and ends is not None else swapped_R
     if chance_R is None:

@@ -11,8 +11,8 @@ import itertools
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -82,6 +82,29 @@ class Wanted:
             raise DataError(f"{path} has {header.count(repeated[0])} columns {repeated[0]!r}: remove all but one")
 
 
+@dataclass
+class _Header(Wanted):
+    """Notes the columns of a file instead of checking them."""
+
+    header: list[str] = field(default_factory=list)
+
+    def check(self, path: Path, header: Sequence[str], place: str = "") -> None:
+        self.header = self.header or list(header)
+
+
+def header_of(path: Path, wanted: Wanted) -> list[str]:
+    """The columns of a table; of JSON those of its first record. Raises as rows_of, but not for a fault in the rows."""
+    noted = _Header(wanted.required, wanted.task, wanted.read, wanted.hint, instead=wanted.instead, named=wanted.named)
+    try:
+        with closing(rows_of(path, noted)) as rows:
+            _, cells = next(rows, ("", {}))
+    except DataError:
+        if not noted.header:
+            raise
+        return noted.header
+    return noted.header or list(cells)
+
+
 _ABSENT = object()
 
 
@@ -108,7 +131,7 @@ def one_line_errors() -> Iterator[None]:
         raise type(error)(line) from error
 
 
-def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:
+def rows_of(path: Path, wanted: Wanted) -> Generator[Row, None, None]:
     """The rows of a table with their places. Raises DataError with file, place and value, UsageError for another suffix."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: name the score table in it")

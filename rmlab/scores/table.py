@@ -10,6 +10,7 @@ look right.
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from rmlab.errors import DataError
 from rmlab.scores.columns import TESTS, ColumnNames, Reader
-from rmlab.scores.files import CsvCell, one_line_errors, rows_of
+from rmlab.scores.files import CsvCell, header_of, one_line_errors, rows_of
 from rmlab.scores.own_tables import own_table
 from rmlab.scores.scores import Scores, cluster_of, patch_hash
 from rmlab.trajectories.labels.statement import stated_outcome
@@ -76,6 +77,19 @@ def read_table(path: Path | str, names: ColumnNames | None = None, joined: bool 
     tests = {role: np.array(columns.tests[role]) if role in reader.tests else None for role in TESTS}
     notes = [*wanted.notes, *reader.notes(), *(() if joined else columns.notes())]
     return ScoreTable(scores, tests["regression"], tests["reproduction"], tuple(notes))
+
+
+@one_line_errors()
+def has_columns(path: Path, names: ColumnNames) -> bool:
+    """Whether the table has every column that is named. Raises DataError for a file that is no table, UsageError for another suffix."""
+    try:
+        header = header_of(path, names.wanted())
+    except DataError as error:
+        with suppress(DataError):  # JSON by column is one only by names that it has
+            header_of(path, ColumnNames().wanted())
+            return False
+        raise error
+    return all(name in header for name in names.named.values())
 
 
 @dataclass

@@ -32,10 +32,17 @@ def check_set_file(path: Path, remedy: str = WRITERS) -> None:
 
 
 def unreadable(path: Path, error: Exception, what: str = "Parquet file") -> DataError:
-    """The error for a file that a reader of Parquet refuses: damaged, or trajectories in another format, which can be imported."""
+    """The error for a file that a reader of Parquet refuses: one that cannot be read at all, is damaged, or holds trajectories in
+    another format, which can be imported.
+    """
     reason = (str(error).splitlines() or [type(error).__name__])[0]
-    with path.open("rb") as file:
-        is_parquet = file.read(len(MAGIC)) == MAGIC
+    try:
+        with path.open("rb") as file:
+            is_parquet = file.read(len(MAGIC)) == MAGIC
+    except OSError as refused:
+        return DataError(f"{path} cannot be read: {refused.strerror or refused}.")
+    if isinstance(error, OSError) and error.errno is not None:  # of the disk; a damaged file's errors have no number
+        return DataError(f"{path} cannot be read: {error.strerror or reason}.")
     if is_parquet or path.suffix.lower() == ".parquet":
         return DataError(f"{path} is not a readable {what} ({reason}). Fetch or collect it again.")
     return DataError(

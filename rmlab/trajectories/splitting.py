@@ -73,7 +73,7 @@ def split(
             )
         time = {task: facts.time for task, facts in tasks.items()}
         part = _in_time(groups, time, shares, seed)
-        notes = _dates_apart(time, part)
+        notes = _ties(time, part)
     else:
         part, notes = by_size(groups, shares, seed), ()
     joined = sum(len({cluster[task] for task in group}) > 1 for group in groups)
@@ -160,24 +160,25 @@ def _drawn(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{name}".encode()).digest()
 
 
-MANY_OF_A_DATE = 0.1
-"""Share of the tasks from which it is said that tasks of one date lie in several parts."""
+MANY_AT_ONCE = 0.1
+"""Share of the tasks from which it is said that tasks of one time lie in several parts."""
 
 
-def _dates_apart(time: Mapping[str, str], part: Mapping[str, Split]) -> tuple[str, ...]:
-    """A line where the most frequent date has many tasks and they lie in several parts, which then do not follow one another in time."""
-    date, many = Counter(moment[:DATE] for moment in time.values()).most_common(1)[0]
-    inside = Counter(part[task] for task, moment in time.items() if moment[:DATE] == date)
-    if len(inside) < 2 or many < MANY_OF_A_DATE * len(time):
+def _ties(time: Mapping[str, str], part: Mapping[str, Split]) -> tuple[str, ...]:
+    """A line where many tasks have a time at which tasks of several parts began: these do not follow one another in time."""
+    parts_at: dict[str, set[Split]] = defaultdict(set)
+    for task, moment in time.items():
+        parts_at[moment].add(part[task])
+    tied = Counter(moment for moment in time.values() if len(parts_at[moment]) > 1)
+    if not tied or tied.total() < MANY_AT_ONCE * len(time):
         return ()
+    moment, many = tied.most_common(1)[0]
+    inside = Counter(part[task] for task, at in time.items() if at == moment)
     shown = ", ".join(f"{name} {n:,}" for name in SPLITS if (n := inside[name]))
     return (
-        f"{many:,} of {counted(len(time), 'task')} share one date, {date}, and lie in several parts ({shown}): these do not follow one "
-        "another by date. Tasks of one time are in the order of the seed.",
+        f"{many:,} of {counted(len(time), 'task')} share one time, {moment}, and lie in several parts ({shown}): these do not follow "
+        "one another in time. Tasks of one time are in the order of the seed.",
     )
-
-
-DATE = len("2024-06-23")
 
 
 def _in_time(

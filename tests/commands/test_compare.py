@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from rmlab.commands.compare import compare
-from rmlab.errors import RmlabError, UsageError
+from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.run import RunLogger
@@ -117,6 +117,39 @@ def test_a_table_with_other_names_is_compared_with_one_that_has_the_usual(
     found = compare(str(usual), str(other), columns=columns, as_json=True)
     assert found["metrics"]["auc_pooled"]["difference"] == 0
     with pytest.raises(RmlabError, match=r"has no column 'q'.*--columns names it: correct the name there"):
-        compare(str(usual), str(other), columns=["task_id=iid,resolved=label,score=q"])
+        compare(str(other), str(usual), columns=["task_id=iid,resolved=label,score=q"])
     with pytest.raises(UsageError, match="--columns names the columns of score tables"):
         compare("1:1", "1:2", sweep="label_ratio", columns=columns)
+
+
+def test_names_that_no_table_has_and_bad_values_are_errors(
+    runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual, both, bad = (tmp_path / f"{name}.csv" for name in ("usual", "both", "bad"))
+    usual.write_text(ROWS)
+    lines = ROWS.splitlines()
+    both.write_text("\n".join([f"{lines[0]},p", *(f"{line},0.5" for line in lines[1:])]))
+    bad.write_text(both.read_text().replace("0.9,1,0.5", "0.9,1,7"))
+    with pytest.raises(DataError, match=r"usual\.csv has no column 'typo'.*--columns names it: correct the name there"):
+        compare(str(usual), str(both), columns=["score=typo"])
+    for a, b in ((bad, both), (both, bad), (usual, bad)):
+        with pytest.raises(DataError, match=r"bad\.csv, line 2: score 7 is outside"):
+            compare(str(a), str(b), columns=["score=p"])
+    capsys.readouterr()
+    found = compare(str(usual), str(both), columns=["score=p"], as_json=True)
+    assert found["metrics"]["brier"]["difference"]
+    assert capsys.readouterr().err == f"A ({usual}) is read by the usual names: it has not all columns of --columns\n"
+    rows = [
+        {"task_id": t, "trajectory_id": i, "score": s, "resolved": int(r)}
+        for t, i, s, r in (x.split(",") for x in lines[1:])
+    ]
+    by_column = tmp_path / "by_column.json"
+    by_column.write_text(
+        json.dumps({name: [float(r[name]) if name == "score" else r[name] for r in rows] for name in rows[0]})
+    )
+    assert compare(str(by_column), str(both), columns=["score=p"])["metrics"]["brier"] == found["metrics"]["brier"]
+    run = tracked(tmp_path, "one", config(500))
+    with pytest.raises(UsageError, match="those of runs have the usual ones: leave it out"):
+        compare(run, run, columns=["score=p"])
+    compare(run, str(both), columns=["score=p"])
+    assert f"A (one (run {run})) is read by the usual names" in capsys.readouterr().err

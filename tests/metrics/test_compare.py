@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -67,6 +68,18 @@ def test_an_ece_less_its_floor_is_that_of_each_table(make_scores):
     shift = less["difference"] - found["ece_width_10"]["difference"]
     assert shift != pytest.approx(0, abs=1e-5)
     assert less["ci95"] == pytest.approx([end + shift for end in found["ece_width_10"]["ci95"]])
+
+
+def test_one_cluster_gives_no_interval_and_no_p(make_scores):
+    a = make_scores(8, tasks=20)
+    a = replace(a, cluster=np.full(len(a), "one"))
+    found = compare(a, replace(a, score=a.score * 0.9 + 0.05), swaps=20, replicates=20)
+    assert found["clusters"] == 1
+    assert {"auc_pooled", "ece_width_10", "ece_less_floor", "rm_at_k", "brier"} <= set(found["metrics"])
+    for name, result in found["metrics"].items():
+        for values in [result] if "difference" in result else result.values():
+            assert (values["ci95"], values["p"]) == (None, None), name
+    assert found["metrics"]["brier"]["difference"]
 
 
 def test_what_mixes_clusters_is_tested_by_the_bootstrap(make_scores):

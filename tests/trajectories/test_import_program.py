@@ -117,6 +117,25 @@ def test_another_request_does_not_take_the_place_of_a_set(rows: Path, tmp_path: 
     split(out, parts, by="task", near=0, force=True)
 
 
+def test_a_set_of_an_earlier_version_is_called_one(rows: Path, tmp_path: Path) -> None:
+    from rmlab.commands.trajectories import split
+    from rmlab.trajectories.store import write_trajectories
+
+    out, parts = tmp_path / "set.parquet", tmp_path / "parts.parquet"
+    imported(rows, out=out)
+    attempts = read_trajectories(out).trajectories
+    for path, command in ((out, "rmlab import"), (parts, "rmlab trajectories split")):
+        write_trajectories(path, attempts, {"command": command})
+    words = r"made by `{}` of an earlier version, which did not note its request.*name another output, or .*--force"
+    with pytest.raises(UsageError, match=words.format("rmlab import")):
+        imported(rows, out=out)
+    with pytest.raises(UsageError, match=words.format("rmlab trajectories split")):
+        split(out, parts, by="task", near=0)
+    assert "config_hash" not in read_trajectories(out).metadata
+    imported(rows, out=out, force=True)
+    assert "config_hash" in read_trajectories(out).metadata
+
+
 def test_a_file_that_is_no_set_is_told_how_to_become_one(rows: Path, tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"rows\.jsonl is not a readable Parquet file.*`rmlab import auto .*rows\.jsonl -o"

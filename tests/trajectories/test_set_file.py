@@ -1,5 +1,6 @@
 """A folder where a set is wanted is called a folder, in every command, with what helps."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from rmlab.microswe.task import read_tasks
 from rmlab.paths import STARTER
 from rmlab.planning.assumed import read_texts
 from rmlab.selection.pool import read_index
-from rmlab.trajectories.set_file import check_set_file
+from rmlab.trajectories.set_file import check_set_file, unreadable
 from rmlab.trajectories.store import read_count, read_trajectories
 from rmlab.verifiers.dataset import validated_pool
 from tests.command_line import rmlab_here
@@ -34,6 +35,24 @@ def test_a_set_in_the_folder_is_named_and_tasks_are_not_imported(tmp_path: Path)
         check_set_file(tmp_path)
     with pytest.raises(DataError, match=r"is a folder, not a file\. Name the tasks file in it\.$"):
         read_tasks(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_no_other_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "set.jsonl"
+    assert str(unreadable(path, FileNotFoundError(errno.ENOENT, "No such file or directory"))) == (
+        f"{path} cannot be read: No such file or directory."
+    )
+    path.write_text("{}")
+    assert (
+        str(unreadable(path, OSError(errno.EIO, "Input/output error"))) == f"{path} cannot be read: Input/output error."
+    )
+    assert "in another format" in str(unreadable(path, OSError("Parquet magic bytes not found")))
+
+    def refused(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refused)
+    assert str(unreadable(path, OSError("it is damaged"))) == f"{path} cannot be read: Permission denied."
 
 
 @pytest.mark.parametrize(

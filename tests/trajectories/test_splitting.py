@@ -119,7 +119,7 @@ def test_time_puts_the_oldest_first() -> None:
     assert [result.part[f"t{i}"] for i in range(10)] == ["verifier"] * 7 + ["evaluation"] * 3
 
 
-def test_tasks_of_one_date_are_ordered_by_the_seed_and_counted() -> None:
+def test_tasks_of_one_time_are_ordered_by_the_seed_and_counted() -> None:
     issue = "issue number {} of its own kind {}".format
     tasks = {f"t{i:02d}": TaskFacts("r", issue(i, i * 7), "2025-01-01" if i < 15 else "2024-12-31") for i in range(20)}
     shares = parse_shares(["verifier=0.7", "evaluation=0.3"])
@@ -129,11 +129,14 @@ def test_tasks_of_one_date_are_ordered_by_the_seed_and_counted() -> None:
         assert all(one.part[f"t{i}"] == "verifier" for i in range(15, 20)), "the older ones first"
         assert [part for _, part in sorted(one.part.items())][:15] != ["verifier"] * 9 + ["evaluation"] * 6
         [note] = one.notes
-        assert note.startswith("15 of 20 tasks share one date, 2025-01-01, and lie in several parts (")
+        assert note.startswith("15 of 20 tasks share one time, 2025-01-01, and lie in several parts (")
         assert "verifier 9" in note
         assert "evaluation 6" in note
     days = {name: replace(facts, time=f"2025-01-{i + 1:02d}") for i, (name, facts) in enumerate(tasks.items())}
     assert split(days, shares, "time", 0) == split(days, shares, "time", 1), "without ties no seed matters"
+    minutes = {name: replace(facts, time=f"2025-01-01T10:{i:02d}:00") for i, (name, facts) in enumerate(tasks.items())}
+    assert split(minutes, shares, "time", 0) == split(minutes, shares, "time", 1)
+    assert split(minutes, shares, "time").notes == (), "one date is no tie where the times differ"
     assert split(days, shares, "time").notes == split(tasks, shares, "task").notes == ()
 
 
