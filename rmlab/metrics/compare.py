@@ -65,15 +65,15 @@ def compare(
         if name in statistics[0].sizes:
             of_j = zip(*(values[name].T for values in (of_a, of_b, drawn, swapped)), strict=True)
             metrics[name] = {
-                str(k): _result(name, *curve, thin(name))
+                str(k): _result(name, *curve, thin=thin(name))
                 for k, curve in zip(statistics[0].sizes[name], of_j, strict=True)
             }
         else:
-            metrics[name] = _result(name, of_a[name], of_b[name], drawn[name], swapped.get(name), thin(name))
+            metrics[name] = _result(name, of_a[name], of_b[name], drawn[name], swapped.get(name), thin=thin(name))
     if (name := "ece_width_10") in metrics:
         floor_a, floor_b = (noise_floor_task(side).mean for side in sides)
         less_a, less_b = of_a[name] - floor_a, of_b[name] - floor_b
-        metrics["ece_less_floor"] = _result("ece_less_floor", less_a, less_b, drawn[name], None, thin(name))
+        metrics["ece_less_floor"] = _result("ece_less_floor", less_a, less_b, drawn[name], None, thin=thin(name))
     return {
         "trajectories": len(sides[0].label_N),
         "clusters": clusters,
@@ -149,7 +149,7 @@ def _swapped(a: Scores, b: Scores, kinds: Sequence[type[Statistic]], swaps: int,
 
 
 def _result(
-    name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Floats | None, thin: bool
+    name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Floats | None, *, thin: bool
 ) -> dict[str, Any]:
     """swapped_R: None where the bootstrap is the test. thin: rests on too few clusters for an interval or a test."""
     a, b = float(a_1[0]), float(b_1[0])
