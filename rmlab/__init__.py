@@ -20,10 +20,11 @@ __main__       the process of the command: `rmlab`, `python -m rmlab`
 In a program of your own, `rmlab.load_verifier` gives a trained verifier. Importing rmlab loads nothing heavy; that function does.
 """
 
-from os import PathLike
-from typing import TYPE_CHECKING
-
+# As typing has it, without importing typing: the console script asks for this module before all others.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from os import PathLike
+
     from rmlab.verifiers.loaded import LoadedVerifier
 
 __version__ = "0.1.0"
@@ -31,7 +32,7 @@ __all__ = ["load_verifier"]
 
 
 def load_verifier(
-    name: str | PathLike[str], *, device: str = "cpu", over_length: str | None = None
+    name: "str | PathLike[str]", *, device: str = "cpu", over_length: "str | None" = None
 ) -> "LoadedVerifier":
     """A trained verifier; its `score` takes N attempts and gives N probabilities.
 
