@@ -32,7 +32,7 @@ def groups(program: str) -> dict[str, list[str]]:
     heads = [str(next(iter(entry))) for entry in entries if isinstance(entry, dict)]
     named = [
         head.removeprefix("override ").lstrip("/") for head in heads if not head.startswith("optional ")
-    ]  # a file of an optional group is taken by itself, where others are chosen
+    ]  # a file of an optional group is added automatically, by what is chosen elsewhere
     return {name: choices(CONF / name) for name in named}
 
 

@@ -62,6 +62,9 @@ def test_the_sweep_that_readme_shows_is_prepared(own: Path) -> None:
     small = ["data.scale=16", "prompt.max_tokens=1024", "seeds=[0]", "runtime.progress=false"]
     plan = of_readme(*small)
     load_program(plan.spec.program).prepare([cell.config for cell in plan.cells])
+    made = {folder.name: list(folder.glob("[!.]*")) for folder in (own / "runs" / "cache").iterdir()}
+    assert made["tokenizers"], "before the cells begin"
+    assert made["token_ids"]
 
 
 def split_set() -> None:
