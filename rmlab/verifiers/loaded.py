@@ -102,7 +102,8 @@ class LoadedVerifier:
 
     def __repr__(self) -> str:
         device = next(self.verifier.model.parameters()).device
-        return f"<verifier {self.name}: a context of {self.verifier.prompt.max_tokens:,} tokens, {self.verifier.dtype.value}, on {device}>"
+        context = f"a context of {self.verifier.prompt.max_tokens:,} tokens"
+        return f"<verifier {self.name}: {context}, trained in {self.verifier.dtype.value}, on {device}>"
 
 
 def loaded_verifier(name: str | PathLike[str], device: str = "cpu", over_length: str | None = None) -> LoadedVerifier:
