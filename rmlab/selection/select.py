@@ -27,8 +27,9 @@ SEMANTICS = 1
 class DataConfig:
     """Which trajectories a verifier is trained on.
 
-    path: Parquet file of the pool. scale: total number of examples. label_ratio: resolved:unresolved. policies, sources: weights by
-    name (a name that is left out gets none); empty = the proportions in the pool, within each label.
+    path: Parquet file of the pool. scale: total number of examples. label_ratio: resolved:unresolved, such as 1:4, or `pool` = as in
+    the pool, of its attempts that may be learned from. policies, sources: weights by name (a name that is left out gets none);
+    empty = the proportions in the pool, within each label.
     held_out_policies: policies whose attempts are not trained on, so that an evaluation pool can consist of unseen policies.
     fits: most tokens of a training prompt with its answer, whatever the context; null = the context (`prompt.max_tokens`).
     refilter: use the context anyway. Neither affects what is scored.
@@ -73,6 +74,8 @@ Key = tuple[str, str, str]
 """(label, policy, source)"""
 
 RESOLVED, UNRESOLVED = "resolved", "unresolved"
+AS_POOL = "pool"
+"""The label ratio of what is there."""
 
 
 @dataclass(frozen=True)
@@ -266,22 +269,34 @@ def _plan(config: DataConfig, counts: Mapping[Key, int]) -> _Node:
             leaves = tuple(_Node((label, policy, source), counts.get((label, policy, source), 0)) for source in sources)
             of_label.append(_Node((label, policy), _rows(leaves), leaves, weights(config.sources, leaves)))
         labels.append(_Node((label,), _rows(of_label), tuple(of_label), weights(config.policies, tuple(of_label))))
-    return _Node((), _rows(labels), tuple(labels), label_weights(config.label_ratio))
+    there = (labels[0].there, labels[1].there)
+    return _Node((), _rows(labels), tuple(labels), label_weights(config.label_ratio, there))
 
 
 def _rows(nodes: Iterable[_Node]) -> int:
     return sum(node.there for node in nodes)
 
 
-def label_weights(ratio: str) -> tuple[Fraction, Fraction]:
-    """`2:1` as weights of resolved and unresolved. Raises UsageError for anything else than two positive numbers."""
+def label_weights(ratio: str, there: tuple[int, int]) -> tuple[Fraction, Fraction]:
+    """`2:1` or `pool` as weights of resolved and unresolved. there: attempts of each that may be learned from.
+
+    Raises UsageError for any other text than `pool` and two positive numbers, DataError where `pool` has one label alone.
+    """
+    if str(ratio).strip() == AS_POOL:
+        if min(there) == 0 < max(there):
+            lacking, other = (RESOLVED, UNRESOLVED) if there[0] == 0 else (UNRESOLVED, RESOLVED)
+            raise DataError(
+                f"data.label_ratio={AS_POOL}: of the attempts to learn from {max(there):,} are {other} and none is {lacking}, and a "
+                "verifier learns from both. Use a pool with both labels."
+            )
+        return Fraction(there[0]), Fraction(there[1])
     try:
         resolved, unresolved = (Fraction(text.strip()) for text in str(ratio).split(":"))
         if resolved <= 0 or unresolved <= 0:
             raise ValueError
     except (ValueError, ZeroDivisionError):
         raise UsageError(
-            f"data.label_ratio={ratio}: must be resolved:unresolved, two numbers above 0, such as 2:1"
+            f"data.label_ratio={ratio}: must be resolved:unresolved, two numbers above 0, such as 2:1, or {AS_POOL} (as in the pool)"
         ) from None
     return resolved, unresolved
 
@@ -312,7 +327,7 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
     if len(short.key) <= 1:
         there = f"{by_label[RESOLVED].there:,} resolved and {by_label[UNRESOLVED].there:,} unresolved trajectories"
         change = "data.label_ratio"
-        allows = f"a {config.label_ratio} ratio allows {plan.capacity:,}"
+        allows = f"{_ratio_words(config)} allows {plan.capacity:,}"
     else:
         label, policy, *source = short.key
         of_source = f" on source {source[0]}" if source else ""
@@ -320,13 +335,15 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
         change = "data.sources" if source and config.sources else "data.policies"
         shares = config.sources if change == "data.sources" else config.policies
         mixture = " ".join(f"{name}:{weight:g}" for name, weight in shares.items())
-        allows = f"the weights {mixture} at a {config.label_ratio} ratio allow {plan.capacity:,} in all"
+        allows = f"the weights {mixture} at {_ratio_words(config)} allow {plan.capacity:,} in all"
     wider = (
         ", raise prompt.max_tokens (and data.fits), or read them in part (prompt.over_length=cut_observations)"
         if lost
         else ""
     )
-    return (
-        f"data.scale={config.scale} cannot be filled: {there} are available{beside}, {allows}. "
-        f"Lower data.scale or change {change}{wider}."
-    )
+    change = f"Lower data.scale or change {change}" if plan.capacity < plan.there else "Lower data.scale"
+    return f"data.scale={config.scale} cannot be filled: {there} are available{beside}, {allows}. {change}{wider}."
+
+
+def _ratio_words(config: DataConfig) -> str:
+    return "the pool's ratio" if config.label_ratio == AS_POOL else f"a {config.label_ratio} ratio"

@@ -108,6 +108,16 @@ def test_what_all_cells_share_is_named_and_not_only_hashed(own: Path) -> None:
     assert "data.label_ratio=" not in out.split("another level")[0], "it varies"
 
 
+def test_the_ratio_of_the_pool_is_a_level_beside_others(own: Path) -> None:
+    split_set()
+    asked = ["sweep", *OWN[:4], "levels=[pool,1:1]", "baseline=pool", "seeds=[0]", "model=scratch"]
+    code, out, err = rmlab_here(*asked, "--dry-run")
+    assert code == 0, err
+    assert "label_ratio=pool s0 " in out
+    explained = rmlab_here(*asked, "--explain")[1]
+    assert re.findall(r'^([-+]) +"label_ratio": "(.*)",$', explained, re.MULTILINE) == [("-", "pool"), ("+", "1:1")]
+
+
 def test_a_set_without_parts_is_told_to_be_split(own: Path) -> None:
     code, _, err = rmlab_here("sweep", *OWN[:2], "data.path=set.parquet", *OWN[3:], "--dry-run")
     assert code == 1
