@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection.pool import read_index
-from rmlab.selection.select import DataConfig, Selection, check_fill
+from rmlab.selection.select import DataConfig, Selection, check_fill, largest_scale
 from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.tracking.config import sweep_tags
@@ -108,6 +108,22 @@ def check(config: DictConfig) -> None:
     check_fill(
         (replace(row, split="verifier") for row in rows if row.policy not in settings.folds.unseen), settings.data
     )
+
+
+def needs(configs: Sequence[DictConfig]) -> list[tuple[int, int]]:
+    """Of each configuration, for a dry run: the attempts that a verifier is trained on, and the most that every fold could give, before it
+    is known which fit the context. Reads the pool's text, whose issues say what stays together in a fold. Raises an RmlabError."""
+    from rmlab.trajectories.store import read_trajectories
+
+    made: dict[str, list[Fold]] = {}
+    found = []
+    for settings in map(_settings, configs):
+        path = settings.data.path
+        key = fingerprint([path, asdict(settings.folds)])
+        if key not in made:
+            made[key] = folds_of(read_trajectories(Path(path)).trajectories, settings.folds)
+        found.append((settings.data.scale, min(largest_scale(fold.trajectories, settings.data) for fold in made[key])))
+    return found
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:

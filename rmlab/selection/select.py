@@ -174,6 +174,15 @@ def check_fill(pool: Iterable[Row], config: DataConfig, fits: Callable[[Row], bo
         raise DataError(_complaint(config, plan, had))
 
 
+def largest_scale(pool: Iterable[Row], config: DataConfig) -> int:
+    """The largest `data.scale` that a pool can fill before lengths are known, whatever is asked for. Raises as `check_fill` does."""
+    rows, _ = _learnable(pool, config)
+    labelled = [row for row in rows if row.resolved is not None]
+    return _plan(
+        config, Counter((RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source) for r in labelled)
+    ).capacity
+
+
 def _learnable(pool: Iterable[Row], config: DataConfig) -> tuple[list[Row], int]:
     """The rows of the part `verifier` that a verifier may learn from, and the number of those whose policies are held out.
 

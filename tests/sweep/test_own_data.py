@@ -97,8 +97,24 @@ def test_a_dry_run_refuses_policies_that_the_pool_lacks_and_says_what_to_do(own:
     _, _, err = rmlab_here(*asked, "folds.unseen=[]")
     assert "data.policies names '20240609_moatless_gpt4o'" in err
     assert "if a preset sets it, take another preset" in err
-    _, _, err = rmlab_here(*asked, "preset=own")
+    _, out, err = rmlab_here(*asked, "preset=own")
     assert "cannot be filled: 32 resolved and 32 unresolved trajectories are available" in err, "100 are asked for"
+    assert "amount_25 25 of " in out, "what is needed is said all the same"
+    assert "usual 100 of " in out
+
+
+def test_a_dry_run_says_how_many_attempts_a_fold_needs_of_those_that_are_there(own: Path) -> None:
+    of_readme()
+    code, out, err = rmlab_here("sweep", "./mine.yaml", "data.scale=16", "--dry-run")
+    assert (code, err) == (0, "")
+    # Of eight repositories with eight attempts each a fold judges two or three and keeps one for validation: the smallest training part
+    # has four, with 16 resolved and 16 unresolved attempts.
+    says = "attempts that each fold's verifier needs, of those that every fold has for it at this ratio: 1:1 16 of 32, 1:3 16 of 21"
+    assert out.splitlines()[-1] == says
+    code, out, err = rmlab_here("sweep", "./mine.yaml", "data.scale=24", "--dry-run")
+    assert code == 1
+    assert out.splitlines()[-1].endswith("1:1 24 of 32, 1:3 24 of 21 (too few)")
+    assert "label_ratio=1:3 s0 would be refused: a fold has too few attempts for data.scale. Lower it" in err
 
 
 def test_what_all_cells_share_is_named_and_not_only_hashed(own: Path) -> None:
