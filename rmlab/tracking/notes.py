@@ -1,9 +1,10 @@
 """Markdown that the MLflow UI shows beside a run or an experiment, short enough for a tag."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from rmlab.metrics import thin
 from rmlab.tracking.store import NOTE as NOTE
 from rmlab.tracking.tags import LONGEST_TAG
 from rmlab.tracking.views import EVALUATION
@@ -27,16 +28,24 @@ def summary_note(question: str, answer: str, table: str, rest: str) -> str:
     return head + "\n".join(lines) + f"{cut}\n\n{rest}"
 
 
-def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], again: str) -> str:
+def run_note(
+    title: str,
+    report: Mapping[str, Any],
+    baselines: Mapping[str, Mapping[str, Any]],
+    again: str,
+    cautions: Sequence[str] = (),
+) -> str:
     """What the page of a verifier's run says first: its headline values with their intervals, beside the rules that read no weights.
 
-    report: metrics by the contract's names; baselines: the same of each rule. again: how to get the run again.
+    report: metrics by the contract's names; baselines: the same of each rule. again: how to get the run again. cautions: sentences of
+    `rmlab.metrics.thin.cautions`, what has to be known before the headline is believed.
     """
     ks = sorted(report["rm_at_k"], key=int)
     shown = list(dict.fromkeys([*(k for k in ks if k == "8"), ks[-1]]))
     values = [
         *(f"RM@{k} {_number(report['rm_at_k'][k])}" for k in shown),
-        f"AUC within task {estimate(report['auc_within_task'], report['ci95'].get('auc_within_task'), absent='')}",
+        f"AUC within task {estimate(report['auc_within_task'], report['ci95'].get('auc_within_task'), absent='')}"
+        + thin.beside(report, "auc_within_task"),
         f"ECE {_number(report['ece_width_10'])} (less its floor {_number(report.get('ece_less_floor'))})",
     ]
     reference = (
@@ -46,6 +55,7 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
     lines = [
         f"**{title}**: {', '.join(values)} ({reference}; {report['tasks']} tasks, {report['trajectories']} attempts)",
         "",
+        *([f"Beware: {' '.join(cautions)}", ""] if cautions else []),
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
     ]

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.configuration import compose, load_program
 from rmlab.paths import REPOSITORY
+from rmlab.scores.table import read_score_table
 from rmlab.sweep.request import Plan, make_plan
+from rmlab.tracking.notes import NOTE
+from rmlab.tracking.query import get_run
+from rmlab.tracking.store import Store
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 from tests.command_line import rmlab_here
@@ -65,6 +69,22 @@ def test_the_sweep_that_readme_shows_is_prepared(own: Path) -> None:
     made = {folder.name: list(folder.glob("[!.]*")) for folder in (own / "runs" / "cache").iterdir()}
     assert made["tokenizers"], "before the cells begin"
     assert made["token_ids"]
+
+
+@pytest.mark.slow
+def test_tasks_that_are_left_out_and_little_that_values_rest_on_are_said(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["data.path=set.parquet", "model=tiny", "data.scale=8", "data.label_ratio=1:1", "training.epochs=1"]
+    asked += ["prompt.max_tokens=512", "evaluation.replicates=20", "evaluation.tasks=3", "runtime.progress=false"]
+    program = load_program("cross_validate")
+    run = get_run(Store.open(), program.run(compose("cross_validate", asked)))
+    said = capsys.readouterr().out
+    assert "3 folds, 18 attempts at 9 of 32 tasks (evaluation.tasks=3 a fold) judged out of fold; RM@1 across" in said
+    few = f"Only {len(set(read_score_table(run.artifact('scores.parquet')).cluster))} clusters: intervals from so few"
+    assert f"\n  {few}" in said
+    assert "18 attempts at 9 of 32 tasks" in run.tags[NOTE]
+    assert f"\n\nBeware: {few}" in run.tags[NOTE]
 
 
 def split_set() -> None:
