@@ -167,15 +167,12 @@ def _check(plan: "Plan", options: SweepOptions) -> None:
 
     store = Store.existing(plan.uri)
     cells = cells_to_check(plan.cells, store, _redo(plan, options, store))
-    line, short = told_needs(cells)
+    line, refusal = told_needs(cells)
     if line:
         print(line)
     check_cells(cells)
-    if short:
-        raise DataError(
-            f"{', '.join(cell.name for cell in short)} would be refused: a fold has too few attempts for data.scale. Lower it, change "
-            "data.label_ratio, or use attempts at more tasks."
-        )
+    if refusal:
+        raise DataError(refusal)
 
 
 def _described(plan: "Plan", options: SweepOptions) -> str:

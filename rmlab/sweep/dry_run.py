@@ -101,19 +101,25 @@ def check_cells(cells: Sequence[Cell]) -> None:
             raise kind(f"{cell.name} would be refused: {error}") from error
 
 
-def told_needs(cells: Sequence[Cell]) -> tuple[str, list[Cell]]:
-    """How many attempts a fold's verifier is trained on at each level and how many there are at most, in a line, and the cells that have
-    too few; nothing of a program without folds. Raises an RmlabError where there can be no folds."""
+def told_needs(cells: Sequence[Cell]) -> tuple[str, str]:
+    """How many attempts a fold's verifier is trained on at each level and how many there are at most, in a line, and the refusal of the
+    cells that have too few, empty where none has; nothing of a program without folds. Raises an RmlabError where there can be no folds."""
     needs = getattr(load_program(cells[0].sweep.program), "needs", None) if cells else None
     if needs is None:
-        return "", []
+        return "", ""
     found = needs([cell.config for cell in cells])
     words = [
         f"{' '.join(filter(None, (cell.level, cell.arm)))} {needed:,} of {there:,}{' (too few)' if needed > there else ''}"
         for cell, (needed, there) in zip(cells, found, strict=True)
     ]
     line = f"attempts that each fold's verifier needs, of those that every fold has for it at this ratio: {', '.join(words)}"
-    return line, [cell for cell, (needed, there) in zip(cells, found, strict=True) if needed > there]
+    short = {cell.name: there for cell, (needed, there) in zip(cells, found, strict=True) if needed > there}
+    if not short:
+        return line, ""
+    return line, (
+        f"{', '.join(short)} would be refused: a fold has too few attempts for data.scale. Lower it (to {min(short.values()):,} for all of "
+        "them), change data.label_ratio, or use attempts at more tasks."
+    )
 
 
 def names_alone(spec: SweepSpec) -> str:

@@ -135,7 +135,10 @@ def test_a_dry_run_says_how_many_attempts_a_fold_needs_of_those_that_are_there(o
     code, out, err = rmlab_here("sweep", "./mine.yaml", "data.scale=24", "--dry-run")
     assert code == 1
     assert out.splitlines()[-1].endswith("1:1 24 of 32, 1:3 24 of 21 (too few)")
-    assert "label_ratio=1:3 s0 would be refused: a fold has too few attempts for data.scale. Lower it" in err
+    assert (
+        "label_ratio=1:3 s0 would be refused: a fold has too few attempts for data.scale. Lower it (to 21 for all of them)"
+        in err
+    )
 
 
 def test_what_all_cells_share_is_named_and_not_only_hashed(own: Path) -> None:
