@@ -119,11 +119,12 @@ class Selection(Generic[Row]):
 
 
 def select(
-    pool: Iterable[Row], config: DataConfig, seed: int, fits: Callable[[Row], bool] | None = None
+    pool: Iterable[Row], config: DataConfig, seed: int, fits: Callable[[Row], bool] | None = None, is_cut: bool = False
 ) -> Selection[Row]:
     """Chooses `config.scale` rows of the pool's part `verifier`.
 
-    seed: of the draw (the cell's seed). fits: whether a row's prompt fits the context (None = all do).
+    seed: of the draw (the cell's seed). fits: whether a row's prompt fits the context (None = all do). is_cut: whether that is of prompts
+    that are read in part already, for the error.
     Raises UsageError for a setting that makes no sense, DataError where the total cannot be filled (it names the largest
     total that can).
     """
@@ -140,7 +141,7 @@ def select(
                 strata[key].append(row)
     plan = _plan(config, {key: len(strata[key]) for key in had})
     if config.scale > plan.capacity:
-        raise DataError(_complaint(config, plan, had))
+        raise DataError(_complaint(config, plan, had, is_cut))
     taken = plan.fill(config.scale)
 
     def order(row: Row) -> bytes:
@@ -322,7 +323,7 @@ def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> No
         raise UsageError(f"{key}={dict(asked)}: weights must be at least 0, and one of them above 0")
 
 
-def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
+def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int], is_cut: bool = False) -> str:
     """Why the total cannot be filled: what is there, what that allows, what to change."""
     if not had:
         return (
@@ -345,13 +346,15 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
         shares = config.sources if change == "data.sources" else config.policies
         mixture = " ".join(f"{name}:{weight:g}" for name, weight in shares.items())
         allows = f"the weights {mixture} at {_ratio_words(config)} allow {plan.capacity:,} in all"
-    wider = (
-        ", raise prompt.max_tokens (and data.fits), or read them in part (prompt.over_length=cut_observations)"
-        if lost
-        else ""
-    )
-    change = f"Lower data.scale or change {change}" if plan.capacity < plan.there else "Lower data.scale"
-    return f"data.scale={config.scale} cannot be filled: {there} are available{beside}, {allows}. {change}{wider}."
+    remedies = ["Lower data.scale"]
+    if plan.capacity < plan.there:
+        remedies.append(f"change {change}")
+    if lost:
+        remedies.append("raise prompt.max_tokens (and data.fits)")
+    if lost and not is_cut:
+        remedies.append("read them in part (prompt.over_length=cut_observations)")
+    remedy = " or ".join([*([", ".join(remedies[:-1])] if remedies[1:] else []), remedies[-1]])
+    return f"data.scale={config.scale} cannot be filled: {there} are available{beside}, {allows}. {remedy}."
 
 
 def _ratio_words(config: DataConfig) -> str:

@@ -157,6 +157,8 @@ def test_what_does_not_fit_is_dropped_before_the_choice_and_counted():
         DataError, match=r"10 resolved and 10 unresolved .*\(1 more do not fit the context\).*prompt\.over_length"
     ):
         select(pool, DataConfig(path="", scale=21), 0, fits=lambda row: row.length < 100)
+    with pytest.raises(DataError, match=r"Lower data\.scale or raise prompt\.max_tokens \(and data\.fits\)\.$"):
+        select(pool, DataConfig(path="", scale=21), 0, fits=lambda row: row.length < 100, is_cut=True)
 
 
 def test_the_words_when_a_ratio_cannot_be_filled():
