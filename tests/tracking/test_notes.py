@@ -27,6 +27,15 @@ def test_a_run_says_on_how_little_its_values_rest() -> None:
     assert f"3 attempts)\n\nBeware: {beware}" in note
 
 
+def test_a_run_of_one_attempt_a_policy_is_told_across_policies() -> None:
+    tasks = [f"t{i // 2}" for i in range(8)]
+    scores = Scores.of(tasks, [0.9, 0.1] * 4, [1, 0] * 4, policy=["p", "q"] * 4, cluster=["c", "c", "c", "c", *"dddd"])
+    note = run_note("one", report(scores, replicates=50), {}, "rmlab train")
+    assert note.startswith("**one**: RM@1 0.500, AUC within task across policies 1.000 [1.000, 1.000], ECE 0.100 (less")
+    assert "(pass@1 0.500; 4 tasks, 8 attempts)" in note
+    assert "Interval: 95 % over 2 clusters of tasks." in note
+
+
 def test_a_summary_fits_a_tag_and_says_where_the_rest_is() -> None:
     short = summary_note("Does it?", "No.", "| a |\n|---|\n| 1 |", "from here")
     assert short == "**Does it?** No.\n\n| a |\n|---|\n| 1 |\n\nfrom here"
