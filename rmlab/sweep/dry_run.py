@@ -112,7 +112,10 @@ def told_needs(cells: Sequence[Cell]) -> tuple[str, str]:
         f"{' '.join(filter(None, (cell.level, cell.arm)))} {needed:,} of {there:,}{' (too few)' if needed > there else ''}"
         for cell, (needed, there) in zip(cells, found, strict=True)
     ]
-    line = f"attempts that each fold's verifier needs, of those that every fold has for it at this ratio: {', '.join(words)}"
+    about = (
+        "attempts that each fold's verifier needs, of the most that every fold has at this ratio if all fit the context"
+    )
+    line = f"{about}: {', '.join(words)}"
     short = {cell.name: there for cell, (needed, there) in zip(cells, found, strict=True) if needed > there}
     if not short:
         return line, ""

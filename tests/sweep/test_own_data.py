@@ -130,8 +130,10 @@ def test_a_dry_run_says_how_many_attempts_a_fold_needs_of_those_that_are_there(o
     assert (code, err) == (0, "")
     # Of eight repositories with eight attempts each a fold judges two or three and keeps one for validation: the smallest training part
     # has four, with 16 resolved and 16 unresolved attempts.
-    says = "attempts that each fold's verifier needs, of those that every fold has for it at this ratio: 1:1 16 of 32, 1:3 16 of 21"
-    assert out.splitlines()[-1] == says
+    assert out.splitlines()[-1] == (
+        "attempts that each fold's verifier needs, of the most that every fold has at this ratio if all fit the context: 1:1 16 of 32, "
+        "1:3 16 of 21"
+    )
     code, out, err = rmlab_here("sweep", "./mine.yaml", "data.scale=24", "--dry-run")
     assert code == 1
     assert out.splitlines()[-1].endswith("1:1 24 of 32, 1:3 24 of 21 (too few)")
