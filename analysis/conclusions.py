@@ -140,9 +140,9 @@ def _values(group: SweepRuns) -> str:
         said.append(f"the best-scored of {k} attempts is resolved in {_percent(picked[0])}{ends}{others}")
     for metric in ("auc_within_task", "auc_within_task_patches", "ece_width_10"):
         if value := mean_over_seeds(cells, group.reported(metric)):
-            said.append(
-                f"{sweep_table.SCALARS[metric]} {value[0]:.3f}{sweep_table.on_few(cells, group.reported(metric))}"
-            )
+            across = "" if group.reported(metric) == metric else " across policies"
+            few = sweep_table.on_few(cells, group.reported(metric))
+            said.append(f"{sweep_table.SCALARS[metric]}{across} {value[0]:.3f}{few}")
     for path in sweep_table.beside_across(group).values():
         if value := mean_over_seeds(cells, *path):
             known = value[1] == value[1]  # NaN: no interval

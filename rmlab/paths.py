@@ -26,3 +26,12 @@ def portable(text: str) -> str:
             end = r"(?=\w|\.\w)" if root.endswith("/") else r"(?![\w-])(?!\.\w)"
             text = re.sub(rf"(?<![\w.~-]){re.escape(root)}{end}", name, text)
     return text
+
+
+def located(text: str) -> Path:
+    """The path here of one that a record has, as `portable` wrote it: below this runs folder, this home folder or, where the working
+    folder has nothing there, this clone."""
+    path = Path(text).expanduser()
+    if path.parts[:1] == ("runs",) and (own := runs_folder().joinpath(*path.parts[1:])).exists():
+        return own
+    return path if path.is_absolute() or path.exists() else REPOSITORY / path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from rmlab.wording import left
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, Task, TaskID
 
 
 class Advance(Protocol):
@@ -90,14 +90,21 @@ def progress(title: str, total: float, unit: str, show: bool = True, already: fl
     elif not show or is_quiet():
         yield lambda amount=1, note="": None
     elif sys.stderr.isatty() and not is_verbose():
-        bar, task = _terminal_bar(title, total, unit, already)
+        counted = _Counted(title, total, unit, already)
+        bar, task = _terminal_bar(counted)
+
+        def advance(amount: float = 1, note: str = "") -> None:
+            counted.count(amount)
+            bar.update(task, advance=amount, note=note)
+
         with bar:
-            yield lambda amount=1, note="": bar.update(task, advance=amount, note=note)
+            yield advance
     else:
         yield _PlainLines(title, total, unit, already)
 
 
-def _terminal_bar(title: str, total: float, unit: str, already: float) -> "tuple[Progress, TaskID]":
+def _terminal_bar(counted: "_Counted") -> "tuple[Progress, TaskID]":
+    """A bar of what is counted. Its rate is of the last minutes, without the first unit, which often takes longer than the rest."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
     from rich.text import Text
@@ -105,18 +112,26 @@ def _terminal_bar(title: str, total: float, unit: str, already: float) -> "tuple
     class RateColumn(ProgressColumn):
         def render(self, task: "object") -> Text:
             rate = getattr(task, "finished_speed", None) or getattr(task, "speed", None) or 0.0
-            return Text(speed(rate, unit))
+            return Text(speed(rate, counted.unit))
+
+    class TimeLeftColumn(TimeRemainingColumn):
+        def render(self, task: "Task") -> Text:
+            return (
+                super().render(task) if counted.is_sampled or task.finished else Text("-:--:--", "progress.remaining")
+            )
 
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         RateColumn(),
-        TimeRemainingColumn(),
+        TimeLeftColumn(),
         TextColumn("{task.fields[note]}", markup=False),
         console=Console(stderr=True),
+        get_time=time.monotonic,
+        speed_estimate_period=600,  # of half a minute, as rich has it, a unit that takes longer would have no rate
     )
-    return bar, bar.add_task(title, total=total, completed=int(already), note="")
+    return bar, bar.add_task(counted.title, total=counted.total, completed=int(counted.already), note="")
 
 
 def speed(rate: float, unit: str) -> str:
@@ -143,12 +158,15 @@ class _Counted:
         self.done += amount
         self.times += 1
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether enough was done to tell the time left."""
+        return self.times >= self.SAMPLE or self.done - self.already >= self.SHARE * (self.total - self.already)
+
     def beat(self, now: float, note: str) -> Beat:
         done, seconds = self.done - self.already, now - self.start
-        is_sampled = self.times >= self.SAMPLE or done >= self.SHARE * (self.total - self.already)
-        return Beat(
-            self.title, self.done, self.total, self.unit, done / seconds if seconds > 0 else 0.0, note, is_sampled
-        )
+        rate = done / seconds if seconds > 0 else 0.0
+        return Beat(self.title, self.done, self.total, self.unit, rate, note, self.is_sampled)
 
 
 class _PlainLines(_Counted):

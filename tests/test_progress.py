@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rmlab.progress import Beat, progress, report_to, speed
+from rmlab.progress import Beat, _Counted, _terminal_bar, progress, report_to, speed
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,34 @@ def test_a_log_tells_no_time_left_before_a_sample_and_none_below_a_second(
         "tokenising: 938/939 trajectories, 31 trajectories/s",
         "tokenising: 939/939 trajectories, 19 trajectories/s",
     ]
+
+
+def test_a_terminal_tells_no_time_left_before_a_sample_and_the_rate_of_what_takes_long(monkeypatch: pytest.MonkeyPatch):
+    clock = [0.0]
+    monkeypatch.setattr("rmlab.progress.time.monotonic", lambda: clock[0])
+    counted = _Counted("training", 200, "steps", 0)
+    bar, task = _terminal_bar(counted)
+    _, _, _, rate, time_left, _ = bar.columns
+    time_left.max_refresh = None  # of this moment, not of half a second ago
+    told = []
+    for seconds in (300, 40, 40, 40, 40):  # the first one compiles
+        clock[0] += seconds
+        counted.count(1)
+        bar.update(task, advance=1)
+        told.append((str(rate(bar.tasks[0])), str(time_left(bar.tasks[0]))))
+    slow = "40.0 s a step"
+    assert told == [("0.0 steps/s", "-:--:--"), *[(slow, "-:--:--")] * 3, (slow, "2:10:00")]
+
+
+def test_a_terminal_tells_the_time_left_of_few_from_the_second_on(monkeypatch: pytest.MonkeyPatch):
+    clock = [0.0]
+    monkeypatch.setattr("rmlab.progress.time.monotonic", lambda: clock[0])
+    counted = _Counted("training", 4, "steps", 0)
+    bar, task = _terminal_bar(counted)
+    told = []
+    for seconds in (300, 40, 40, 40):
+        clock[0] += seconds
+        counted.count(1)
+        bar.update(task, advance=1)
+        told.append(str(bar.columns[4](bar.tasks[0])))
+    assert told == ["-:--:--", "0:01:20", "0:00:40", "0:00:00"]

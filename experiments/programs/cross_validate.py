@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection.pool import read_index
-from rmlab.selection.select import DataConfig, Selection, check_fill
+from rmlab.selection.select import DataConfig, Selection, check_fill, largest_scale
 from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.tracking.config import sweep_tags
@@ -108,6 +108,22 @@ def check(config: DictConfig) -> None:
     check_fill(
         (replace(row, split="verifier") for row in rows if row.policy not in settings.folds.unseen), settings.data
     )
+
+
+def needs(configs: Sequence[DictConfig]) -> list[tuple[int, int]]:
+    """Of each configuration, for a dry run: the attempts that a verifier is trained on, and the most that every fold could give, before it
+    is known which fit the context. Reads the pool's text, whose issues say what stays together in a fold. Raises an RmlabError."""
+    from rmlab.trajectories.store import read_trajectories
+
+    made: dict[str, list[Fold]] = {}
+    found = []
+    for settings in map(_settings, configs):
+        path = settings.data.path
+        key = fingerprint([path, asdict(settings.folds)])
+        if key not in made:
+            made[key] = folds_of(read_trajectories(Path(path)).trajectories, settings.folds)
+        found.append((settings.data.scale, min(largest_scale(fold.trajectories, settings.data) for fold in made[key])))
+    return found
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:
@@ -236,11 +252,16 @@ def _one_fold(
 
 
 def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logger: "RunLogger") -> str:
-    """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen. In a line."""
+    """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen.
+
+    Says what was judged, in a line, and what has to be known before the values are believed, in further ones.
+    """
     from rmlab.metrics.report import report
+    from rmlab.metrics.thin import cautions
     from rmlab.pages.browse import browse_page, most_wrong_first
     from rmlab.pages.report_page import RELIABILITY, reliability_picture
     from rmlab.scores.writing import write_score_table
+    from rmlab.verifiers.dataset import scored_words
     from rmlab.verifiers.encoding import cut_counts
     from rmlab.verifiers.evaluation import Results, log_report, log_tables
     from rmlab.verifiers.out_of_fold import baseline_reports, fold_baselines, of_policies, pooled
@@ -283,18 +304,35 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
     )
     logger.metrics({f"train/{key}": sum(one.took[key] for one in done) for key in done[0].took})
     across = ", ".join(f"RM@{k} across policies {value:.3f}" for k, value in (found["rm_at_k_across"] or {}).items())
-    said = f"{len(done)} folds, {len(judged)} attempts judged out of fold; {across}"
+    of_tasks = scored_words(
+        [e.trajectory for e in read],
+        _tasks_there(done, settings),
+        f"evaluation.tasks={settings.evaluation.tasks} a fold",
+    )
+    said = f"{len(done)} folds, {of_tasks} judged out of fold; {across}"
+    beware = cautions(found, judged)
     logger.tags(
         {
             "tokenizer": fingerprint([one.ready.tokenizer.fingerprint for one in done]),
             "pretraining": done[0].ready.pretraining,
             "over_length": settings.prompt.over_length.value,
-            NOTE: f"{said}\n\n{run_note(name, found, results.baselines, origin_tags()['mlflow.source.name'])}",
+            NOTE: f"{said}\n\n{run_note(name, found, results.baselines, origin_tags()['mlflow.source.name'], beware)}",
         }
     )
     logger.text(RELIABILITY, reliability_picture(judged))
     logger.text("browse.html", browse_page(name, most_wrong_first(judged, [e.trajectory for e in read])))
-    return said
+    return "\n  ".join([said, *beware])
+
+
+def _tasks_there(done: Sequence[_Judged], settings: CrossValidation) -> int:
+    """Tasks of which `evaluation.tasks` chooses, of the policies that are trained on, in all folds."""
+    from rmlab.verifiers.dataset import evaluated
+
+    parts = (
+        [t for t in one.fold.trajectories if t.split == "evaluation" and t.policy not in settings.folds.unseen]
+        for one in done
+    )
+    return len({t.task_id for part in parts for t in evaluated(part, settings.evaluation, None)})
 
 
 def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, VerifierData]]":

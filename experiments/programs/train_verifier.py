@@ -152,6 +152,7 @@ def run(config: DictConfig) -> str:
 
     Raises an RmlabError for bad data, a missing device, a level that the data cannot fill, or a store that cannot be written.
     """
+    from rmlab.metrics.thin import cautions
     from rmlab.pages.browse import browse_page, most_wrong_first
     from rmlab.pages.report_page import RELIABILITY, reliability_picture
     from rmlab.tracking.run import RunLogger
@@ -202,7 +203,8 @@ def run(config: DictConfig) -> str:
         )
         log_results(logger, verifier, results)
         logger.text(RELIABILITY, reliability_picture(results.evaluation))
-        logger.tags({NOTE: run_note(name, results.report, results.baselines, origin_tags()["mlflow.source.name"])})
+        beware, source = cautions(results.report, results.evaluation), origin_tags()["mlflow.source.name"]
+        logger.tags({NOTE: run_note(name, results.report, results.baselines, source, beware)})
         logger.text(
             "browse.html",
             browse_page(name, most_wrong_first(results.evaluation, [e.trajectory for e in ready.evaluation])),

@@ -11,7 +11,7 @@ its report says which.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ ORDER = (
     "random", "oracle", "last_value", "public_execution", "task_difficulty", "policy_likelihood", "policy_identity",
     "length", "shape", "majority",
 )  # fmt: skip
+SCORING = tuple(name for name in ORDER if name not in ("policy_likelihood", "majority"))
+"""Rules that can give each attempt a score."""
 
 Reason = dict[str, str]
 Fit = Callable[[Scores, Scores], Floats]
@@ -57,6 +59,33 @@ def table_baselines(scores: Scores, validation: Scores | None = None) -> dict[st
     if (scores.patch != "").any():
         reported["majority"] = _majority(scores, reported["random"], seed=0)
     return {name: reported[name] for name in ORDER}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Attempts of a score table that a rule is to score. rows: their places in the table, in the order of `attempts`.
+    known: what the rule is fitted on for them."""
+
+    rows: Sequence[int]
+    attempts: TrajectorySet
+    known: TrajectorySet
+
+
+def rule_scores(rule: str, scores: Scores, folds: Sequence[Judged] = (), *, by_tokens: bool = False) -> Scores | Reason:
+    """The attempts of a table with the scores of a rule of `SCORING`, or the reason why there are none.
+
+    folds: all attempts of the table, as they are judged beside a run's report. Without them, and where they give no scores, the rule is
+    computed from the table and fitted on other clusters of it. by_tokens: see `scored` of `score_baselines`.
+    """
+    by_fold = [score_baselines(f.attempts, f.known, scores if by_tokens else None)[rule] for f in folds]
+    score_N, reasons = np.full(len(scores), np.nan), [found for found in by_fold if not isinstance(found, Scores)]
+    for fold, found in zip(folds, by_fold, strict=True):
+        if isinstance(found, Scores):
+            score_N[fold.rows] = found.score
+    if folds and not reasons:
+        return replace(scores, score=score_N)
+    of_table = _of_table(scores, None, FOLDS).get(rule, {"reason": "it reads the trajectories"})
+    return reasons[0] if reasons and not isinstance(of_table, Scores) else of_table
 
 
 def score_baselines(

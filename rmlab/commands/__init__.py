@@ -7,6 +7,8 @@ browse               read scored trajectories: as a page, or on a server
 common               what the commands of programs share: overrides and their shell completion, --cfg, --info
 compare              paired comparison of two runs, score tables or levels
 compare_levels       two levels of a sweep, or the seeds of one level with each other
+compare_rules        a run or a score table with a rule that needs no verifier
+compare_shown        the tables of a comparison
 doctor               what works on this machine
 evaluate             all metrics of a score table
 experiments          collect, train, rl, pretrain, warm-start: the programs of experiments/

@@ -1,8 +1,8 @@
 """`rmlab compare A B`: by how much is A above B on the same trajectories, and could that be chance?
 
-A and B are score tables or tracked verifier runs. The test is paired: all rows of a cluster swap sides together. Two RL runs are
-compared by what their policies solve (`rmlab.rl.held_out`), two levels of a sweep across their seeds
-(`rmlab.commands.compare_levels`).
+A and B are score tables or tracked verifier runs, or one of them is a rule that needs no verifier (`rmlab.commands.compare_rules`). The
+test is paired: all rows of a cluster swap sides together. Two RL runs are compared by what their policies solve (`rmlab.rl.held_out`),
+two levels of a sweep across their seeds (`rmlab.commands.compare_levels`).
 """
 
 import json
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.commands.compare_levels import compare_halves, compare_levels
+from rmlab.commands.compare_rules import beside_rule, rule_among, rules
+from rmlab.commands.compare_shown import show_policies, show_scores
 from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach, UsageError
 from rmlab.files import FORMATS
-from rmlab.wording import counted, number
 
 if TYPE_CHECKING:
     from rmlab.scores.columns import ColumnNames
@@ -28,19 +29,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 RL = "rl"
-SHOWN = (
-    "rm_at_k",
-    "rm_at_k_weighted",
-    "auc_within_task",
-    "auc_within_task_patches",
-    "auc_within_task_across",
-    "auc_pooled",
-    "ece_width_10",
-    "ece_less_floor",
-    "brier",
-    "log_loss",
-    "advantage_cosine",
-)
 
 
 @app.command(epilog="Example: `rmlab compare data_scale=1000 data_scale=4000 --sweep data_scale`")
@@ -55,7 +43,8 @@ def compare(
     b: Annotated[
         str | None,
         typer.Argument(
-            help="The other one, on the same trajectories; with --sweep, the level that is the baseline.",
+            help="The other one, on the same trajectories, or a rule that needs no verifier (last_value, public_execution, length, shape, "
+            "policy_identity, task_difficulty, random, oracle); with --sweep, the level that is the baseline.",
             show_default=False,
         ),
     ] = None,
@@ -82,12 +71,22 @@ def compare(
             help="ROLE=COLUMN,... as for `rmlab evaluate`, for score tables that use other names; a table without these has the usual ones."
         ),
     ] = None,
+    trajectories: Annotated[
+        Path | None,
+        typer.Option(
+            help="The trajectories that a rule reads. Default: those that the run was trained on and judged on; a score table needs them "
+            "for the rules last_value, public_execution and shape."
+        ),
+    ] = None,
     source: Annotated[
         str | None, typer.Option("--from", help="URL or file of a store; with --sweep, also a bundle.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
-    """Compare two runs (verifiers or policies), score tables or levels of a sweep in pairs: differences and their intervals."""
+    """Compare two runs (verifiers or policies), score tables or levels of a sweep in pairs: differences and their intervals.
+
+    One of the two may be a rule that needs no verifier.
+    """
     from rmlab.scores.columns import column_names
 
     if halves and sweep and b is None:
@@ -103,13 +102,21 @@ def compare(
         raise UsageError(
             "--columns names the columns of score tables; levels of a sweep have the usual ones: leave it out"
         )
+    if sweep and trajectories:
+        raise UsageError("--trajectories is what a rule reads; levels of a sweep are no rules: leave it out")
     if sweep:
         return compare_levels(a, b, sweep, preset=preset, as_json=as_json, source=source)
     if preset:
         raise UsageError("--preset chooses among the runs of a sweep: it needs --sweep NAME")
-    if source and all(Path(name).exists() for name in (a, b)):
-        raise UsageError("--from says where to look up runs, but both sides are files or folders: leave it out")
-    sides = [_Side(name, None if Path(name).exists() else _run(name, source)) for name in (a, b)]
+    rule = rule_among(a, b)
+    if trajectories and not rule:
+        raise UsageError(f"--trajectories is what a rule reads, and neither side is a rule ({rules()}): leave it out")
+    if source and all(name == rule or Path(name).exists() for name in (a, b)):
+        raise UsageError("--from says where to look up runs, but no side is a run: leave it out")
+    sides = [
+        _Side(name, None if name == rule or Path(name).exists() else _run(name, source), name == rule)
+        for name in (a, b)
+    ]
     policies = _policies(sides)
     if without and not policies:
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
@@ -117,7 +124,7 @@ def compare(
         raise UsageError("--columns names the columns of score tables; RL runs have none: leave it out")
     if policies:
         return _compare_policies(sides, policies, as_json, without or [])
-    return _compare_scores(sides, as_json, source, column_names(columns or []))
+    return _compare_scores(sides, as_json, source, column_names(columns or []), trajectories)
 
 
 def _run(name: str, source: str | None) -> "TrackedRun":
@@ -132,17 +139,23 @@ def _run(name: str, source: str | None) -> "TrackedRun":
         is_file = Path(name).suffix.lower() in FORMATS
         if "/" in name or is_file or re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}", name):
             raise
-        raise type(error)(f"{str(error).rstrip('.')}. Levels of a sweep are compared with --sweep NAME.") from error
+        raise type(error)(
+            f"{str(error).rstrip('.')}. Rules that need no verifier are named {rules()}. Levels of a sweep are compared with "
+            "--sweep NAME."
+        ) from error
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of the comparison: its name as given, and its run (None for a file or a folder)."""
+    """One side of the comparison: its name as given, and its run (None for a file, a folder or a rule)."""
 
     given: str
     run: "TrackedRun | None"
+    is_rule: bool = False
 
     def __str__(self) -> str:
+        if self.is_rule:
+            return f"the rule {self.given}"
         return f"{self.run.name} (run {self.run.run_id})" if self.run else self.given
 
 
@@ -194,19 +207,28 @@ def _show_sides(sides: "Sequence[_Side]", comparison: dict[str, Any]) -> None:
 
 
 def _compare_scores(
-    sides: "Sequence[_Side]", as_json: bool, source: str | None, names: "ColumnNames"
+    sides: "Sequence[_Side]", as_json: bool, source: str | None, names: "ColumnNames", trajectories: Path | None
 ) -> dict[str, Any]:
-    """Raises DataError where the two hold other trajectories."""
+    """trajectories: what a rule reads. Raises DataError where the two hold other trajectories."""
     from rmlab.metrics.compare import compare as paired
 
     own_names = _with_the_names(sides, names)
-    tables = (_read_scores(side.given, source, own) for side, own in zip(sides, own_names, strict=True))
+    tables = [
+        _read_scores(side.given, source, own, joined=trajectories is not None)
+        for side, own in zip(sides, own_names, strict=True)
+        if not side.is_rule
+    ]
+    if rule := next((side.given for side in sides if side.is_rule), None):
+        [judged] = (side for side in sides if not side.is_rule)
+        tables = list(beside_rule(rule, tables[0], judged.given, judged.run, trajectories))
+        if sides[0].is_rule:
+            tables.reverse()
     comparison = _with_runs(sides, paired(*tables))
     if as_json:
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
         _show_sides(sides, comparison)
-        _show_scores(comparison)
+        show_scores(comparison)
     return comparison
 
 
@@ -220,7 +242,7 @@ def _compare_policies(
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
         _show_sides(sides, comparison)
-        _show_policies(comparison["benchmarks"])
+        show_policies(comparison["benchmarks"])
         if without:
             print(f"all: without {', '.join(without)}.")
         if comparison["unpaired"]:
@@ -246,19 +268,19 @@ def _with_the_names(sides: "Sequence[_Side]", names: "ColumnNames") -> "list[Col
         read_table(files[0], names)  # says which column is missing
         raise DataError(f"{files[0]} has not all of the columns {', '.join(names.named.values())}: correct --columns")
     for letter, side in zip("AB", sides, strict=True):
-        if Path(side.given) not in having:
+        if not side.is_rule and Path(side.given) not in having:
             print(f"{letter} ({side}) is read by the usual names: it has not all columns of --columns", file=sys.stderr)
     return [names if Path(side.given) in having else ColumnNames() for side in sides]
 
 
-def _read_scores(name: str, source: str | None, names: "ColumnNames") -> "Scores":
-    """The score table of a file, or of the evaluation of a run. names: of the columns of a file."""
+def _read_scores(name: str, source: str | None, names: "ColumnNames", joined: bool = False) -> "Scores":
+    """The score table of a file, or of the evaluation of a run. names: of the columns of a file. joined: see `read_table`."""
     from rmlab.scores.table import read_score_table, read_table
     from rmlab.tracking.query import find_artifact
 
     path = Path(name)
     if path.is_file():
-        return read_table(path, names).scores
+        return read_table(path, names, joined).scores
     return read_score_table(find_artifact(name, "scores.parquet", source))
 
 
@@ -270,62 +292,3 @@ def _policies(sides: "Sequence[_Side]") -> "tuple[TrackedRun, TrackedRun] | None
             f"{of_rl[0].name} ({of_rl[0].run_id}) is an RL run and the other is not: name two RL runs, or two runs with scores"
         )
     return (of_rl[0], of_rl[1]) if of_rl else None
-
-
-def _show_scores(compared: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from rmlab.console_table import print_table
-    from rmlab.metrics.thin import few_clusters
-
-    console = Console(highlight=False, markup=False)
-    title = counted(compared["trajectories"], "attempt")
-    table = Table("metric", "A", "B", "A - B", "95 %", "p", title=title, title_justify="left")
-    for name in SHOWN:
-        values = compared["metrics"].get(name) or {}
-        curve = "difference" not in values
-        for k, value in sorted(values.items(), key=lambda pair: int(pair[0])) if curve else [("", values)]:
-            ends = value["ci95"]
-            table.add_row(
-                name.replace("_k", f"_{k}") if curve else name,
-                *(number(value[key], 4) for key in ("a", "b", "difference")),
-                f"{ends[0]:+.4f} to {ends[1]:+.4f}" if ends else "",
-                number(value["p"], 4),
-            )
-    print_table(console, table)
-    for line in few_clusters(compared["clusters"]):
-        console.print(line, soft_wrap=not console.is_terminal)
-    console.print(
-        f"p: two-sided, from {compared['swaps']:,} swaps of whole clusters ({compared['clusters']:,}); for pooled AUC and ECE, which mix "
-        f"clusters, from {compared['replicates']:,} resamples. One comparison, no correction.",
-        style="dim",
-        soft_wrap=not console.is_terminal,
-    )
-
-
-def _show_policies(rates: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from rmlab.console_table import print_table
-    from rmlab.metrics.uncertainty import too_few
-
-    console = Console(highlight=False, markup=False)
-    table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
-    for benchmark, ways in rates.items():
-        for way, row in ways.items():
-            table.add_row(
-                f"{benchmark}, {way}",
-                str(row["tasks"]),
-                f"{row['after']:.3f}",
-                f"{row['before']:.3f}",
-                f"{row['difference']:+.3f}",
-                "too few tasks" if too_few(row) else f"{row['low']:+.3f} to {row['high']:+.3f}",
-            )
-    print_table(console, table)
-    console.print(
-        "Intervals over clusters of held-out tasks. With one run each, they do not include the variation between seeds.",
-        style="dim",
-        soft_wrap=not console.is_terminal,
-    )

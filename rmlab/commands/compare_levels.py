@@ -55,7 +55,8 @@ def compare_levels(
     if as_json:
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
-        _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
+        named = [(arm, replace(test, metric=group.reported(test.metric))) for arm, test in tests]
+        _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", named)
         print(
             f"Differences A - B, paired by seed. B = {low} is the baseline: p (Holm) is corrected over the {counted(tested, 'test')} of "
             f"all levels against {low}.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.commands.common import complete_sweep, sweep_names
-from rmlab.errors import MissingModel, RmlabError, UsageError
+from rmlab.errors import DataError, MissingModel, RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.progress import is_quiet
 from rmlab.sweep.request import OnError, SweepOptions
@@ -155,13 +155,24 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
     if options.explain or options.dry_run:
         print(_described(plan, options))
         if options.dry_run and not options.explain and not plan.spec.search:
-            from rmlab.sweep.dry_run import check_cells
-            from rmlab.tracking.store import Store
-
-            store = Store.existing(plan.uri)
-            check_cells(plan.cells, store, _redo(plan, options, store))
+            _check(plan, options)
     else:
         _run(plan, options, _launcher(plan, options, hydra), until)
+
+
+def _check(plan: "Plan", options: SweepOptions) -> None:
+    """Says what the cells that would run need, and raises the RmlabError by which the launch would refuse them."""
+    from rmlab.sweep.dry_run import cells_to_check, check_cells, told_needs
+    from rmlab.tracking.store import Store
+
+    store = Store.existing(plan.uri)
+    cells = cells_to_check(plan.cells, store, _redo(plan, options, store))
+    line, refusal = told_needs(cells)
+    if line:
+        print(line)
+    check_cells(cells)
+    if refusal:
+        raise DataError(refusal)
 
 
 def _described(plan: "Plan", options: SweepOptions) -> str:

@@ -43,9 +43,20 @@ def few_clusters(clusters: int) -> list[str]:
     """A warning where there are few clusters, nothing where there are enough."""
     if clusters >= FEW_CLUSTERS:
         return []
+    if clusters == 1:
+        return ["Only 1 cluster: there are no intervals, which are over clusters."]
     return [
         f"Only {counted(clusters, 'cluster')}: intervals from so few are too narrow, and other clusters may give another result."
     ]
+
+
+def mixed_in_one_cluster(report: Mapping[str, Any]) -> list[str]:
+    """Why within-task values have no interval where there are several clusters and mixed tasks, all of these in one of those."""
+    mixed, name = report.get("mixed_tasks", 0), WITHIN_TASK[0]
+    ends = report.get("ci95", {})
+    if mixed < 2 or report["clusters"] < 2 or report.get(name) is None or ends.get(name, ()) is not None:
+        return []
+    return [f"Within-task values have no interval: all {counted(mixed, 'mixed task')} lie in one cluster."]
 
 
 def few_at_k(report: Mapping[str, Any]) -> list[str]:
@@ -100,4 +111,9 @@ def small_policies(scores: Scores) -> list[str]:
 
 def cautions(report: Mapping[str, Any], scores: Scores) -> list[str]:
     """What has to be known before the headline of a report is believed, a sentence each. scores: the table that it is of."""
-    return [*few_clusters(report["clusters"]), *small_policies(scores), *few_at_k(report)]
+    return [
+        *few_clusters(report["clusters"]),
+        *mixed_in_one_cluster(report),
+        *small_policies(scores),
+        *few_at_k(report),
+    ]

@@ -63,7 +63,7 @@ def how_far(report: Report) -> list[str]:
     lines = [
         f"Intervals: 95 %, {report['replicates']:,} resamples of {counted(report['clusters'], 'cluster')}, seed {report['seed']}"
     ]
-    lines += thin.few_clusters(report["clusters"])
+    lines += [*thin.few_clusters(report["clusters"]), *thin.mixed_in_one_cluster(report)]
     reached = list(report["tasks_at_k"].values())
     if reached and reached[-1] < reached[0]:
         lines.append(thin.reached_k(report))

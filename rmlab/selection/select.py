@@ -27,8 +27,9 @@ SEMANTICS = 1
 class DataConfig:
     """Which trajectories a verifier is trained on.
 
-    path: Parquet file of the pool. scale: total number of examples. label_ratio: resolved:unresolved. policies, sources: weights by
-    name (a name that is left out gets none); empty = the proportions in the pool, within each label.
+    path: Parquet file of the pool. scale: total number of examples. label_ratio: resolved:unresolved, such as 1:4, or `pool` = as in
+    the pool, of its attempts that may be learned from. policies, sources: weights by name (a name that is left out gets none);
+    empty = the proportions in the pool, within each label.
     held_out_policies: policies whose attempts are not trained on, so that an evaluation pool can consist of unseen policies.
     fits: most tokens of a training prompt with its answer, whatever the context; null = the context (`prompt.max_tokens`).
     refilter: use the context anyway. Neither affects what is scored.
@@ -73,6 +74,8 @@ Key = tuple[str, str, str]
 """(label, policy, source)"""
 
 RESOLVED, UNRESOLVED = "resolved", "unresolved"
+AS_POOL = "pool"
+"""The label ratio of what is there."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,12 @@ class Selection(Generic[Row]):
 
 
 def select(
-    pool: Iterable[Row], config: DataConfig, seed: int, fits: Callable[[Row], bool] | None = None
+    pool: Iterable[Row], config: DataConfig, seed: int, fits: Callable[[Row], bool] | None = None, is_cut: bool = False
 ) -> Selection[Row]:
     """Chooses `config.scale` rows of the pool's part `verifier`.
 
-    seed: of the draw (the cell's seed). fits: whether a row's prompt fits the context (None = all do).
+    seed: of the draw (the cell's seed). fits: whether a row's prompt fits the context (None = all do). is_cut: whether that is of prompts
+    that are read in part already, for the error.
     Raises UsageError for a setting that makes no sense, DataError where the total cannot be filled (it names the largest
     total that can).
     """
@@ -137,7 +141,7 @@ def select(
                 strata[key].append(row)
     plan = _plan(config, {key: len(strata[key]) for key in had})
     if config.scale > plan.capacity:
-        raise DataError(_complaint(config, plan, had))
+        raise DataError(_complaint(config, plan, had, is_cut))
     taken = plan.fill(config.scale)
 
     def order(row: Row) -> bytes:
@@ -169,6 +173,15 @@ def check_fill(pool: Iterable[Row], config: DataConfig, fits: Callable[[Row], bo
     plan = _plan(config, there)
     if config.scale > plan.capacity:
         raise DataError(_complaint(config, plan, had))
+
+
+def largest_scale(pool: Iterable[Row], config: DataConfig) -> int:
+    """The largest `data.scale` that a pool can fill before lengths are known, whatever is asked for. Raises as `check_fill` does."""
+    rows, _ = _learnable(pool, config)
+    labelled = [row for row in rows if row.resolved is not None]
+    return _plan(
+        config, Counter((RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source) for r in labelled)
+    ).capacity
 
 
 def _learnable(pool: Iterable[Row], config: DataConfig) -> tuple[list[Row], int]:
@@ -266,22 +279,34 @@ def _plan(config: DataConfig, counts: Mapping[Key, int]) -> _Node:
             leaves = tuple(_Node((label, policy, source), counts.get((label, policy, source), 0)) for source in sources)
             of_label.append(_Node((label, policy), _rows(leaves), leaves, weights(config.sources, leaves)))
         labels.append(_Node((label,), _rows(of_label), tuple(of_label), weights(config.policies, tuple(of_label))))
-    return _Node((), _rows(labels), tuple(labels), label_weights(config.label_ratio))
+    there = (labels[0].there, labels[1].there)
+    return _Node((), _rows(labels), tuple(labels), label_weights(config.label_ratio, there))
 
 
 def _rows(nodes: Iterable[_Node]) -> int:
     return sum(node.there for node in nodes)
 
 
-def label_weights(ratio: str) -> tuple[Fraction, Fraction]:
-    """`2:1` as weights of resolved and unresolved. Raises UsageError for anything else than two positive numbers."""
+def label_weights(ratio: str, there: tuple[int, int]) -> tuple[Fraction, Fraction]:
+    """`2:1` or `pool` as weights of resolved and unresolved. there: attempts of each that may be learned from.
+
+    Raises UsageError for any other text than `pool` and two positive numbers, DataError where `pool` has one label alone.
+    """
+    if str(ratio).strip() == AS_POOL:
+        if min(there) == 0 < max(there):
+            lacking, other = (RESOLVED, UNRESOLVED) if there[0] == 0 else (UNRESOLVED, RESOLVED)
+            raise DataError(
+                f"data.label_ratio={AS_POOL}: of the attempts to learn from {max(there):,} are {other} and none is {lacking}, and a "
+                "verifier learns from both. Use a pool with both labels."
+            )
+        return Fraction(there[0]), Fraction(there[1])
     try:
         resolved, unresolved = (Fraction(text.strip()) for text in str(ratio).split(":"))
         if resolved <= 0 or unresolved <= 0:
             raise ValueError
     except (ValueError, ZeroDivisionError):
         raise UsageError(
-            f"data.label_ratio={ratio}: must be resolved:unresolved, two numbers above 0, such as 2:1"
+            f"data.label_ratio={ratio}: must be resolved:unresolved, two numbers above 0, such as 2:1, or {AS_POOL} (as in the pool)"
         ) from None
     return resolved, unresolved
 
@@ -298,7 +323,7 @@ def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> No
         raise UsageError(f"{key}={dict(asked)}: weights must be at least 0, and one of them above 0")
 
 
-def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
+def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int], is_cut: bool = False) -> str:
     """Why the total cannot be filled: what is there, what that allows, what to change."""
     if not had:
         return (
@@ -312,7 +337,7 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
     if len(short.key) <= 1:
         there = f"{by_label[RESOLVED].there:,} resolved and {by_label[UNRESOLVED].there:,} unresolved trajectories"
         change = "data.label_ratio"
-        allows = f"a {config.label_ratio} ratio allows {plan.capacity:,}"
+        allows = f"{_ratio_words(config)} allows {plan.capacity:,}"
     else:
         label, policy, *source = short.key
         of_source = f" on source {source[0]}" if source else ""
@@ -320,13 +345,17 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
         change = "data.sources" if source and config.sources else "data.policies"
         shares = config.sources if change == "data.sources" else config.policies
         mixture = " ".join(f"{name}:{weight:g}" for name, weight in shares.items())
-        allows = f"the weights {mixture} at a {config.label_ratio} ratio allow {plan.capacity:,} in all"
-    wider = (
-        ", raise prompt.max_tokens (and data.fits), or read them in part (prompt.over_length=cut_observations)"
-        if lost
-        else ""
-    )
-    return (
-        f"data.scale={config.scale} cannot be filled: {there} are available{beside}, {allows}. "
-        f"Lower data.scale or change {change}{wider}."
-    )
+        allows = f"the weights {mixture} at {_ratio_words(config)} allow {plan.capacity:,} in all"
+    remedies = ["Lower data.scale"]
+    if plan.capacity < plan.there:
+        remedies.append(f"change {change}")
+    if lost:
+        remedies.append("raise prompt.max_tokens (and data.fits)")
+    if lost and not is_cut:
+        remedies.append("read them in part (prompt.over_length=cut_observations)")
+    remedy = " or ".join([*([", ".join(remedies[:-1])] if remedies[1:] else []), remedies[-1]])
+    return f"data.scale={config.scale} cannot be filled: {there} are available{beside}, {allows}. {remedy}."
+
+
+def _ratio_words(config: DataConfig) -> str:
+    return "the pool's ratio" if config.label_ratio == AS_POOL else f"a {config.label_ratio} ratio"

@@ -74,26 +74,55 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
     return "\n".join(lines)
 
 
-def check_cells(cells: Sequence[Cell], store: Store | None, redo: Redo) -> None:
-    """The quick checks that a launch makes first, of a cell of each level and arm that has to run, where the program has such checks.
-
-    Raises the RmlabError of the first that fails, with the cell's name.
-    """
-    check = getattr(load_program(cells[0].sweep.program), "check", None)
-    if check is None:
-        return
+def cells_to_check(cells: Sequence[Cell], store: Store | None, redo: Redo) -> list[Cell]:
+    """A cell of each level and arm that has to run."""
     finished = cell_runs(store).finished
     first: dict[tuple[str, str], Cell] = {}
     for cell in cells:
         run = finished.get(cell.identity.config_hash)
         if run is None or redo(run):
             first.setdefault((cell.level, cell.arm), cell)
-    for cell in first.values():
+    return list(first.values())
+
+
+def check_cells(cells: Sequence[Cell]) -> None:
+    """The quick checks that a launch makes first, where the program has such checks.
+
+    Raises the RmlabError of the first that fails, with the cell's name.
+    """
+    check = getattr(load_program(cells[0].sweep.program), "check", None) if cells else None
+    if check is None:
+        return
+    for cell in cells:
         try:
             check(cell.config)
         except RmlabError as error:
             kind = UsageError if isinstance(error, UsageError) else DataError
             raise kind(f"{cell.name} would be refused: {error}") from error
+
+
+def told_needs(cells: Sequence[Cell]) -> tuple[str, str]:
+    """How many attempts a fold's verifier is trained on at each level and how many there are at most, in a line, and the refusal of the
+    cells that have too few, empty where none has; nothing of a program without folds. Raises an RmlabError where there can be no folds."""
+    needs = getattr(load_program(cells[0].sweep.program), "needs", None) if cells else None
+    if needs is None:
+        return "", ""
+    found = needs([cell.config for cell in cells])
+    words = [
+        f"{' '.join(filter(None, (cell.level, cell.arm)))} {needed:,} of {there:,}{' (too few)' if needed > there else ''}"
+        for cell, (needed, there) in zip(cells, found, strict=True)
+    ]
+    about = (
+        "attempts that each fold's verifier needs, of the most that every fold has at this ratio if all fit the context"
+    )
+    line = f"{about}: {', '.join(words)}"
+    short = {cell.name: there for cell, (needed, there) in zip(cells, found, strict=True) if needed > there}
+    if not short:
+        return line, ""
+    return line, (
+        f"{', '.join(short)} would be refused: a fold has too few attempts for data.scale. Lower it (to {min(short.values()):,} for all of "
+        "them), change data.label_ratio, or use attempts at more tasks."
+    )
 
 
 def names_alone(spec: SweepSpec) -> str:

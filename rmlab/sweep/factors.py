@@ -41,7 +41,10 @@ FACTORS = {
             "match", ("training.match",), ("training.match={level}",), "what stays equal when the amount of data varies"
         ),
         Factor(
-            "label_ratio", ("data.label_ratio",), ("data.label_ratio={level}",), "resolved:unresolved at a fixed total"
+            "label_ratio",
+            ("data.label_ratio",),
+            ("data.label_ratio={level}",),
+            "resolved:unresolved at a fixed total; `pool` = as in the pool",
         ),
         Factor("policy_mixture", ("data.policies",), (), "whose attempts a verifier learns from"),
         Factor("source_composition", ("data.sources",), (), "the families of tasks that a verifier learns from"),

@@ -1,13 +1,14 @@
 """Markdown that the MLflow UI shows beside a run or an experiment, short enough for a tag."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from rmlab.metrics import thin
 from rmlab.tracking.store import NOTE as NOTE
 from rmlab.tracking.tags import LONGEST_TAG
 from rmlab.tracking.views import EVALUATION
-from rmlab.wording import estimate, number
+from rmlab.wording import counted, estimate, number
 
 _number = partial(number, absent="")
 
@@ -27,25 +28,43 @@ def summary_note(question: str, answer: str, table: str, rest: str) -> str:
     return head + "\n".join(lines) + f"{cut}\n\n{rest}"
 
 
-def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], again: str) -> str:
+def run_note(
+    title: str,
+    report: Mapping[str, Any],
+    baselines: Mapping[str, Mapping[str, Any]],
+    again: str,
+    cautions: Sequence[str] = (),
+) -> str:
     """What the page of a verifier's run says first: its headline values with their intervals, beside the rules that read no weights.
 
-    report: metrics by the contract's names; baselines: the same of each rule. again: how to get the run again.
+    report: metrics by the contract's names; baselines: the same of each rule. again: how to get the run again. cautions: sentences of
+    `rmlab.metrics.thin.cautions`, what has to be known before the headline is believed.
     """
     ks = sorted(report["rm_at_k"], key=int)
     shown = list(dict.fromkeys([*(k for k in ks if k == "8"), ks[-1]]))
+    within, across = "auc_within_task", "auc_within_task_across"
     values = [
         *(f"RM@{k} {_number(report['rm_at_k'][k])}" for k in shown),
-        f"AUC within task {estimate(report['auc_within_task'], report['ci95'].get('auc_within_task'), absent='')}",
+        *(
+            [f"AUC within task {estimate(report[within], report['ci95'].get(within))}{thin.beside(report, within)}"]
+            if report[within] is not None
+            else []
+        ),
+        *(
+            [f"AUC within task across policies {estimate(report[across], report['ci95'].get(across))}"]
+            if thin.shows_across(report)
+            else []
+        ),
         f"ECE {_number(report['ece_width_10'])} (less its floor {_number(report.get('ece_less_floor'))})",
     ]
-    reference = (
-        f"pass@1 {_number(report['pass_at_k'].get('1'))}, pass@{ks[-1]} {_number(report['pass_at_k'].get(ks[-1]))}"
-    )
+    passed = [f"pass@{k} {_number(report['pass_at_k'].get(k))}" for k in dict.fromkeys(["1", ks[-1]])]
+    clusters = report["clusters"]
+    over = "tasks" if clusters == report["tasks"] else counted(clusters, "cluster of tasks", "clusters of tasks")
     head = ["", *(f"RM@{k}" for k in shown), "AUC within task", "AUC pooled", "ECE", "ECE less floor", "Brier"]
     lines = [
-        f"**{title}**: {', '.join(values)} ({reference}; {report['tasks']} tasks, {report['trajectories']} attempts)",
+        f"**{title}**: {', '.join(values)} ({', '.join(passed)}; {report['tasks']} tasks, {report['trajectories']} attempts)",
         "",
+        *([f"Beware: {' '.join(cautions)}", ""] if cautions else []),
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
     ]
@@ -55,7 +74,7 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
             lines.append(f"| {' | '.join([name.replace('_', ' '), *(_number(value) for value in row)])} |")
     lines += [
         "",
-        "Interval: 95 % over tasks. Charts: `rm_at_k` has k as its step. Artifacts: `reliability.svg`, `browse.html` (the attempts, "
+        f"Interval: 95 % over {over}. Charts: `rm_at_k` has k as its step. Artifacts: `reliability.svg`, `browse.html` (the attempts, "
         "most confident mistakes first), `report.json` (all metrics), `scores.parquet`, `selection.json` (what was trained on), "
         "`config.yaml`.",
         "",

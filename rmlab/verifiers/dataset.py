@@ -63,14 +63,9 @@ class VerifierData:
     def scored_words(self, part: Literal["evaluation", "validation"]) -> str:
         """What of a part is scored: `136 attempts (3 more without a label) at 80 of 105 tasks (evaluation.tasks=80)`."""
         attempts = [e.trajectory for e in (self.evaluation if part == "evaluation" else self.validation)]
-        labelled = sum(t.resolved is not None for t in attempts)
-        more = f" ({len(attempts) - labelled:,} more without a label)" if labelled < len(attempts) else ""
         tasks = len({t.task_id for t in attempts})
-        there = self.tasks_there.get(part, tasks)
-        if tasks == there:
-            return f"{counted(labelled, 'attempt')}{more} at {counted(tasks, 'task')}"
         key = "evaluation.tasks" if part == "evaluation" else "evaluation.validation_tasks"
-        return f"{counted(labelled, 'attempt')}{more} at {tasks:,} of {counted(there, 'task')} ({key}={tasks})"
+        return scored_words(attempts, self.tasks_there.get(part, tasks), f"{key}={tasks}")
 
     def shown(self, attempts: Sequence[Encoded]) -> TrajectorySet:
         """Some of the attempts, as `judged` gives those of `evaluation`."""
@@ -79,6 +74,15 @@ class VerifierData:
     def _visible(self, trajectories: Sequence[Trajectory]) -> TrajectorySet:
         environment = PromptConfig(evidence=self.prompt.evidence)
         return TrajectorySet(tuple(visible(t, environment) for t in trajectories), self.pool.metadata)
+
+
+def scored_words(attempts: Sequence[Trajectory], there: int, setting: str) -> str:
+    """The attempts that are scored, and at how many tasks of those that could be (there), with the setting that leaves some out."""
+    labelled = sum(t.resolved is not None for t in attempts)
+    more = f" ({len(attempts) - labelled:,} more without a label)" if labelled < len(attempts) else ""
+    tasks = len({t.task_id for t in attempts})
+    at = counted(tasks, "task") if tasks == there else f"{tasks:,} of {counted(there, 'task')} ({setting})"
+    return f"{counted(labelled, 'attempt')}{more} at {at}"
 
 
 def read_verifier_data(

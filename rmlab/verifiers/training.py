@@ -89,7 +89,11 @@ def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Traje
         e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)
     }
     return select(
-        (e.trajectory for e in ready.verifier), settings.data, settings.seed, lambda t: t.trajectory_id in fits
+        (e.trajectory for e in ready.verifier),
+        settings.data,
+        settings.seed,
+        lambda t: t.trajectory_id in fits,
+        is_cut=settings.prompt.over_length not in (OverLength.rank_last, OverLength.drop),
     )
 
 

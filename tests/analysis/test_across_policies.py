@@ -10,6 +10,7 @@ import pytest
 
 from analysis import across_policies, conclusions, level_tests, rm_at_k, sweep_table
 from analysis.tracked import group_runs
+from rmlab.commands.compare import compare
 from rmlab.commands.figures import draw_figures
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
@@ -86,7 +87,9 @@ def group(runs_folder: Path, tmp_path: Path):
     return found
 
 
-def test_levels_are_compared_across_policies_and_beside_the_better_one(group, tmp_path: Path) -> None:
+def test_levels_are_compared_across_policies_and_beside_the_better_one(
+    group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert group.across
     assert level_tests.largest_k(group) == "2"
     # RM@2: 10 of 40 tasks are resolved by both; of the mixed ones `other` picks q's 6, `good` all 20 less the seed's.
@@ -99,7 +102,11 @@ def test_levels_are_compared_across_policies_and_beside_the_better_one(group, tm
     assert beside["good"].difference == pytest.approx((30 + 29 + 28) / 120 - 24 / 40)
     assert beside["other"].difference == pytest.approx(16 / 40 - 24 / 40)
 
-    assert "At other the best-scored of 2 attempts is resolved in 40 %" in conclusions.of_verifiers(group)[1]
+    found = conclusions.of_verifiers(group)[1]
+    assert "At other the best-scored of 2 attempts is resolved in 40 %" in found
+    assert "; AUC within task across policies 0." in found
+    compare("good", "other", sweep="mixture")
+    assert "\n rm_at_k_across " in capsys.readouterr().out, "by the name that says it"
     text = sweep_table.as_markdown(group)
     assert "RM@2 across policies" in text.splitlines()[0]
     assert "| *policy_identity* |  | 0.600 |" in text

@@ -1,10 +1,13 @@
 """What is said of a report whose numbers rest on little."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rmlab.metrics import thin
 from rmlab.metrics.report import report
+from rmlab.pages.report_tables import how_far
 from rmlab.scores.scores import Scores
 
 
@@ -61,3 +64,25 @@ def test_groups_with_k_attempts_are_counted_where_they_are_few(at_k: dict[str, i
 def test_a_table_that_rests_on_much_needs_no_word(make_scores) -> None:
     scores = make_scores(0, tasks=60)
     assert thin.cautions(report(scores, replicates=0) | {"tasks_at_k": {"1": 60}}, scores) == []
+
+
+@pytest.mark.parametrize("mixed", [2, 12])
+def test_mixed_tasks_that_all_lie_in_one_cluster_are_why_there_is_no_interval(mixed: int) -> None:
+    tasks = [f"t{i}" for i in range(mixed + 12) for _ in (0, 1)]
+    labels = [float(i < mixed and half) for i in range(mixed + 12) for half in (0, 1)]
+    cluster = ["one" if task < mixed else f"c{task}" for task in range(mixed + 12) for _ in (0, 1)]
+    scores = Scores.of(tasks, np.linspace(0, 1, len(tasks)), labels, cluster=cluster)
+    said = f"Within-task values have no interval: all {mixed} mixed tasks lie in one cluster."
+    found = report(scores, replicates=50)
+    assert found["ci95"]["auc_within_task"] is None
+    assert thin.cautions(found, scores) == [said]
+    assert said in how_far(found)
+    assert thin.mixed_in_one_cluster(report(scores, replicates=0)) == [], "no interval was asked for"
+    apart = report(replace(scores, cluster=scores.task_id), replicates=50)
+    assert apart["ci95"]["auc_within_task"] is not None
+    assert thin.mixed_in_one_cluster(apart) == []
+
+
+def test_one_cluster_has_no_interval_that_could_be_too_narrow() -> None:
+    assert thin.few_clusters(1) == ["Only 1 cluster: there are no intervals, which are over clusters."]
+    assert "Only 2 clusters: intervals from so few are too narrow" in thin.few_clusters(2)[0]

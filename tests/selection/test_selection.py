@@ -36,7 +36,8 @@ pools = (
     .map(pool_of)
     .filter(lambda rows: len({row.resolved for row in rows}) == 2)
 )
-ratios = st.sampled_from(["1:1", "2:1", "1:4", "3:2"])
+stated = st.sampled_from(["1:1", "2:1", "1:4", "3:2"])
+ratios = stated | st.just("pool")
 
 
 def largest(pool, **changes):
@@ -88,13 +89,34 @@ def test_the_order_of_the_pool_does_not_matter_and_everything_is_realised_within
     other = select(shuffled, config, 0)
     assert one.chosen == other.chosen
     assert one.table == other.table
-    resolved, unresolved = map(int, ratio.split(":"))
+    of_pool = Counter(row.resolved for row in pool)
+    resolved, unresolved = map(int, ratio.split(":")) if ":" in ratio else (of_pool[True], of_pool[False])
     realised = sum(row.resolved for row in one.chosen)
     assert abs(realised - scale * resolved / (resolved + unresolved)) < 1
     assert sum(row.taken for row in one.table) == scale
     assert sum(row.asked for row in one.table) == pytest.approx(scale)
     counted = Counter((row.resolved, row.policy, row.source) for row in one.chosen)
     assert all(row.taken == counted[(row.label == "resolved", row.policy, row.source)] for row in one.table)
+
+
+def test_the_ratio_of_the_pool_is_a_value_too():
+    pool = pool_of({(True, "careful", "toolz"): 10, (False, "careful", "toolz"): 20, (False, "hasty", "toolz"): 10})
+    config = DataConfig(path="", scale=8, label_ratio="pool")
+    taken = {(row.label, row.policy): row.taken for row in select(pool, config, 0).table}
+    assert taken == {("resolved", "careful"): 2, ("unresolved", "careful"): 4, ("unresolved", "hasty"): 2}
+    of_what_fits = select(pool, config, 0, fits=lambda row: row.policy == "careful").record()
+    assert (of_what_fits["resolved"], of_what_fits["unresolved"]) == (3, 5), "1:2 of what can be learned from"
+    assert len(select(pool, DataConfig(path="", scale=40, label_ratio="pool"), 0).chosen) == 40, "all of it"
+    with pytest.raises(DataError) as refused:
+        select(pool, DataConfig(path="", scale=41, label_ratio="pool"), 0)
+    assert str(refused.value) == (
+        "data.scale=41 cannot be filled: 10 resolved and 30 unresolved trajectories are available, the pool's ratio allows 40. "
+        "Lower data.scale."
+    )
+    with pytest.raises(
+        DataError, match=r"data\.label_ratio=pool: of the attempts to learn from 30 are unresolved and none is resolved"
+    ):
+        select(pool[10:], config, 0)
 
 
 def test_another_seed_is_another_draw_of_the_same_proportions():
@@ -135,6 +157,8 @@ def test_what_does_not_fit_is_dropped_before_the_choice_and_counted():
         DataError, match=r"10 resolved and 10 unresolved .*\(1 more do not fit the context\).*prompt\.over_length"
     ):
         select(pool, DataConfig(path="", scale=21), 0, fits=lambda row: row.length < 100)
+    with pytest.raises(DataError, match=r"Lower data\.scale or raise prompt\.max_tokens \(and data\.fits\)\.$"):
+        select(pool, DataConfig(path="", scale=21), 0, fits=lambda row: row.length < 100, is_cut=True)
 
 
 def test_the_words_when_a_ratio_cannot_be_filled():
@@ -232,7 +256,7 @@ def test_two_mixtures_share_all_they_can(first, second, sources):
 
 
 @settings(deadline=None, max_examples=40)
-@given(ratios, mixtures, compositions, st.integers(1, 72))
+@given(stated, mixtures, compositions, st.integers(1, 72))
 def test_every_step_is_realised_within_one_row_of_what_it_was_given(ratio, policies, sources, scale):
     scale = min(scale, largest(FULL, label_ratio=ratio, policies=policies, sources=sources))
     if not scale:

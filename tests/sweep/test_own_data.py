@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.configuration import compose, load_program
 from rmlab.paths import REPOSITORY
+from rmlab.scores.table import read_score_table
 from rmlab.sweep.request import Plan, make_plan
+from rmlab.tracking.notes import NOTE
+from rmlab.tracking.query import get_run
+from rmlab.tracking.store import Store
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 from tests.command_line import rmlab_here
@@ -67,6 +71,23 @@ def test_the_sweep_that_readme_shows_is_prepared(own: Path) -> None:
     assert made["token_ids"]
 
 
+@pytest.mark.slow
+def test_tasks_that_are_left_out_and_little_that_values_rest_on_are_said(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["data.path=set.parquet", "model=tiny", "data.scale=8", "data.label_ratio=1:1", "training.epochs=1"]
+    asked += ["prompt.max_tokens=512", "evaluation.replicates=20", "evaluation.tasks=3", "runtime.progress=false"]
+    program = load_program("cross_validate")
+    run = get_run(Store.open(), program.run(compose("cross_validate", asked)))
+    said = capsys.readouterr().out
+    assert "3 folds, 18 attempts at 9 of 32 tasks (evaluation.tasks=3 a fold) judged out of fold; RM@1 across" in said
+    few = f"Only {len(set(read_score_table(run.artifact('scores.parquet')).cluster))} clusters: intervals from so few"
+    assert f"\n  {few}" in said
+    note = run.store.client.get_run(run.run_id).data.tags[NOTE]
+    assert "18 attempts at 9 of 32 tasks" in note
+    assert f"\n\nBeware: {few}" in note
+
+
 def split_set() -> None:
     parts = {0: "verifier", 1: "verifier", 2: "validation", 3: "evaluation"}
     write_trajectories(
@@ -97,8 +118,29 @@ def test_a_dry_run_refuses_policies_that_the_pool_lacks_and_says_what_to_do(own:
     _, _, err = rmlab_here(*asked, "folds.unseen=[]")
     assert "data.policies names '20240609_moatless_gpt4o'" in err
     assert "if a preset sets it, take another preset" in err
-    _, _, err = rmlab_here(*asked, "preset=own")
+    _, out, err = rmlab_here(*asked, "preset=own")
     assert "cannot be filled: 32 resolved and 32 unresolved trajectories are available" in err, "100 are asked for"
+    assert "amount_25 25 of " in out, "what is needed is said all the same"
+    assert "usual 100 of " in out
+
+
+def test_a_dry_run_says_how_many_attempts_a_fold_needs_of_those_that_are_there(own: Path) -> None:
+    of_readme()
+    code, out, err = rmlab_here("sweep", "./mine.yaml", "data.scale=16", "--dry-run")
+    assert (code, err) == (0, "")
+    # Of eight repositories with eight attempts each a fold judges two or three and keeps one for validation: the smallest training part
+    # has four, with 16 resolved and 16 unresolved attempts.
+    assert out.splitlines()[-1] == (
+        "attempts that each fold's verifier needs, of the most that every fold has at this ratio if all fit the context: 1:1 16 of 32, "
+        "1:3 16 of 21"
+    )
+    code, out, err = rmlab_here("sweep", "./mine.yaml", "data.scale=24", "--dry-run")
+    assert code == 1
+    assert out.splitlines()[-1].endswith("1:1 24 of 32, 1:3 24 of 21 (too few)")
+    assert (
+        "label_ratio=1:3 s0 would be refused: a fold has too few attempts for data.scale. Lower it (to 21 for all of them)"
+        in err
+    )
 
 
 def test_what_all_cells_share_is_named_and_not_only_hashed(own: Path) -> None:
@@ -106,6 +148,16 @@ def test_what_all_cells_share_is_named_and_not_only_hashed(own: Path) -> None:
     out = rmlab_here("sweep", *OWN, "model=scratch", "--explain")[1]
     assert "among it model.name=scratch, data.path=split.parquet, data.scale=8, prompt.max_tokens=4096" in out
     assert "data.label_ratio=" not in out.split("another level")[0], "it varies"
+
+
+def test_the_ratio_of_the_pool_is_a_level_beside_others(own: Path) -> None:
+    split_set()
+    asked = ["sweep", *OWN[:4], "levels=[pool,1:1]", "baseline=pool", "seeds=[0]", "model=scratch"]
+    code, out, err = rmlab_here(*asked, "--dry-run")
+    assert code == 0, err
+    assert "label_ratio=pool s0 " in out
+    explained = rmlab_here(*asked, "--explain")[1]
+    assert re.findall(r'^([-+]) +"label_ratio": "(.*)",$', explained, re.MULTILINE) == [("-", "pool"), ("+", "1:1")]
 
 
 def test_a_set_without_parts_is_told_to_be_split(own: Path) -> None:

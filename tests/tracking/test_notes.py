@@ -1,4 +1,5 @@
 from rmlab.metrics.report import report
+from rmlab.metrics.thin import cautions
 from rmlab.scores.scores import Scores
 from rmlab.tracking.notes import run_note, summary_note
 from rmlab.tracking.tags import LONGEST_TAG
@@ -15,6 +16,24 @@ def test_a_run_says_first_what_it_found() -> None:
     assert "| majority | 0.500 |  |  |  |  |" in table
     assert "shape" not in table
     assert note.endswith("`rmlab train`")
+
+
+def test_a_run_says_on_how_little_its_values_rest() -> None:
+    scores = Scores.of(["t", "t", "u"], [0.9, 0.1, 0.2], [1, 0, 1])
+    found = report(scores, replicates=50)
+    note = run_note("one", found, {}, "rmlab train", cautions(found, scores))
+    assert "AUC within task 1.000 (1 mixed task), ECE" in note
+    beware = "Only 2 clusters: intervals from so few are too narrow, and other clusters may give another result. RM@2: 1 of 2 tasks has"
+    assert f"3 attempts)\n\nBeware: {beware}" in note
+
+
+def test_a_run_of_one_attempt_a_policy_is_told_across_policies() -> None:
+    tasks = [f"t{i // 2}" for i in range(8)]
+    scores = Scores.of(tasks, [0.9, 0.1] * 4, [1, 0] * 4, policy=["p", "q"] * 4, cluster=["c", "c", "c", "c", *"dddd"])
+    note = run_note("one", report(scores, replicates=50), {}, "rmlab train")
+    assert note.startswith("**one**: RM@1 0.500, AUC within task across policies 1.000 [1.000, 1.000], ECE 0.100 (less")
+    assert "(pass@1 0.500; 4 tasks, 8 attempts)" in note
+    assert "Interval: 95 % over 2 clusters of tasks." in note
 
 
 def test_a_summary_fits_a_tag_and_says_where_the_rest_is() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rmlab.commands.browse import browse
+from rmlab.commands.compare import compare
 from rmlab.commands.score import score
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
@@ -89,6 +90,10 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
     assert (selection["resolved"], selection["unresolved"]) == (48, 48)
     baselines = json.loads(run.artifact("baselines.json").read_text())
     assert baselines["last_value"]["auc_within_task"] == 1.0
+    for rule in ("last_value", "length", "shape", "random"):
+        values = compare(run.run_id, rule, as_json=True)["metrics"]["auc_within_task"]
+        assert values["a"] == pytest.approx(report["auc_within_task"])
+        assert values["b"] == pytest.approx(baselines[rule]["auc_within_task"]), "a rule as the run's report has it"
     assert json.loads(run.artifact("validation_report.json").read_text())["trajectories"] == 24
     assert "scale: 96" in run.artifact("config.yaml").read_text()
     assert not (tmp_path / "cells" / who.config_hash).exists(), "no checkpoint is left"
