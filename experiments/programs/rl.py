@@ -25,7 +25,7 @@ from rmlab.rl.config import SEMANTICS, Calibration, LimitsConfig, RLRun, Transfo
 from rmlab.rl.rewards import check_reward
 from rmlab.sweep.cells import Identity, identify
 from rmlab.sweep.factors import find_factors
-from rmlab.sweep.multirun import run_once
+from rmlab.sweep.single_run import run_once
 from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.query import VALIDATION_SCORES, find_model
 from rmlab.training.device import compiled_layers

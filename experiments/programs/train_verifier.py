@@ -30,7 +30,7 @@ from rmlab.selection import weak_tests
 from rmlab.selection.pool import read_index
 from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
-from rmlab.sweep.multirun import finished_elsewhere, finished_runs, run_once
+from rmlab.sweep.single_run import finished_elsewhere, finished_runs, run_once
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.notes import NOTE, run_note
