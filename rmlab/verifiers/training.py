@@ -50,6 +50,11 @@ class VerifierSettings:
     runtime: SeveralGpusRuntimeConfig = field(default_factory=SeveralGpusRuntimeConfig)
 
 
+def run_name(settings: VerifierSettings) -> str:
+    """Of the tracked run: the cell's, else what it trains on."""
+    return settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
+
+
 def check_fits(settings: VerifierSettings) -> None:
     """Raises UsageError where training examples may be longer than what is read."""
     if (room := settings.data.room) and room > settings.prompt.max_tokens:
