@@ -168,7 +168,7 @@ def _one_fold(
     """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
     from rmlab.metrics.report import report
     from rmlab.scores.writing import write_score_table
-    from rmlab.verifiers.evaluation import FoldLogger
+    from rmlab.tracking.fold_logger import FoldLogger
     from rmlab.verifiers.fold_report import JudgedFold
     from rmlab.verifiers.verifier import save_verifier
 

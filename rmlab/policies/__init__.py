@@ -1,5 +1,6 @@
 """Policies: agents that attempt a task, one action at a time.
 
+collection       which attempts a collection consists of: of each part so many tasks, by which policies
 conversation     what a policy reads and says, as token ids; an attempt in progress
 demonstrations   learning from attempts of mixed quality: the loss on correct actions; which attempts of
                  which sets may be learned from

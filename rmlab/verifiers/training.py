@@ -17,12 +17,12 @@ from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, OverLength
 
 if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
+    from rmlab.tracking.fold_logger import FoldLogger
     from rmlab.tracking.run import RunLogger
     from rmlab.training.loop import Trained
     from rmlab.training.ranks import Ranks
     from rmlab.verifiers.answer import AnswerTokens
     from rmlab.verifiers.dataset import VerifierData
-    from rmlab.verifiers.evaluation import FoldLogger
     from rmlab.verifiers.objective import TrainingSet
     from rmlab.verifiers.verifier import Verifier
 
