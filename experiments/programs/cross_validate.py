@@ -19,14 +19,14 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import DataError, UsageError
-from rmlab.fingerprint import UNHASHED, fingerprint
+from rmlab.fingerprint import UNHASHED, Identity, fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig, Selection, check_fill
-from rmlab.sweep.cells import Identity, identify, tokenizer_identity
+from rmlab.sweep.cells import identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.trajectories import folds

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose
 from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.fingerprint import file_fingerprint, fingerprint
+from rmlab.fingerprint import Identity, file_fingerprint, fingerprint
 from rmlab.launchers.jobs import HEAVY, Job, call
 from rmlab.launchers.rank_processes import Nodes, ranks_to_start, run_ranks
 from rmlab.microswe.sandbox import SandboxConfig
@@ -28,7 +28,7 @@ from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection import weak_tests
 from rmlab.selection.pool import read_index
-from rmlab.sweep.cells import Identity, identify, tokenizer_identity
+from rmlab.sweep.cells import identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single_run import finished_elsewhere, finished_runs, run_once
 from rmlab.tracking.leases import LeaseMonitor, close_dead
