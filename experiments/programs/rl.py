@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
 from rmlab.fingerprint import Identity, file_fingerprint, hashed_values
+from rmlab.microswe.build.joined import joined_tasks
 from rmlab.microswe.episode import Edits
-from rmlab.microswe.loading import joined_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox, warn_if_weak
 from rmlab.policies.folder import record_of
 from rmlab.rl.config import SEMANTICS, Calibration, LimitsConfig, RLRun, TransformConfig, check_options

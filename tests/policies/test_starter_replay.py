@@ -6,8 +6,8 @@ from omegaconf import OmegaConf
 from rmlab.configuration import compose
 from rmlab.microswe.episode import Edits, EnvironmentConfig, Episode, expected_value, issue
 from rmlab.microswe.loading import prove
+from rmlab.microswe.sandbox.values import show
 from rmlab.microswe.task import read_tasks
-from rmlab.microswe.values import show
 from rmlab.paths import STARTER
 from rmlab.policies.collection import planned_attempts
 from rmlab.policies.programs import Executor

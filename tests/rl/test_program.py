@@ -9,7 +9,8 @@ import pytest
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.fingerprint import Identity
-from rmlab.microswe.loading import held_tasks, joined_tasks
+from rmlab.microswe.build.joined import joined_tasks
+from rmlab.microswe.loading import held_tasks
 from rmlab.microswe.task import write_tasks
 from rmlab.paths import CONF
 from rmlab.rl.rewards import REWARDS

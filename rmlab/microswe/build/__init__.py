@@ -12,6 +12,7 @@ fitness       which functions may tasks be made of? Asked when a set is built, a
 functions     which functions of installed packages can become tasks
 guesses       arguments by the names and annotations of parameters, where there are no examples
 inputs        variations of known arguments, and the choice of those that tell most; drawing a few of each kind in turn
+joined        several tasks files read as one
 operators     all texts that are one small mistake away from a function's
 public_call   which failing call the issue shows, and how weak it is as evidence
 replacements  the mistakes that fit in place of one expression

@@ -9,6 +9,7 @@ runner     what that process does: take the function of the task out of itself, 
 sandbox    `Sandbox`: batches of programs; `isolation_level`, and what runs at the weakest
 seccomp    the system calls that programs may make
 stream     `ProgramStream`: programs that run as workers become free, while more are added; lost workers replaced
+values     outputs as text: encoding, comparison, what is shown
 worker     the worker process: the clock, the bounds on what comes back
 zygote     the bare process that each program's own process is forked from
 """
