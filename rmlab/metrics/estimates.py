@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from rmlab.metrics import registry
 from rmlab.metrics.definitions import DEFINITIONS, Report, by_k, number
-from rmlab.metrics.registry import METRICS
 from rmlab.metrics.table import Table
 from rmlab.metrics.weighted import Combined
 
@@ -13,11 +13,11 @@ def estimates(table: Table) -> Report:
     measured: Report = {}
     for definition in DEFINITIONS:
         measured |= definition(table)
-    for metric in METRICS:
+    for metric in registry.METRICS:
         if metric.less is not None:
             value, floor = (measured[name] for name in metric.less)
             measured[metric.name] = None if value is None or floor is None else value - floor
-    missing = [metric for metric in METRICS if metric.name not in measured]
+    missing = [metric for metric in registry.METRICS if metric.name not in measured]
     combined = Combined(table, list(dict.fromkeys(metric.statistic for metric in missing if metric.statistic)))
     values = combined.values(np.ones((1, table.clusters)))
     for metric in missing:
