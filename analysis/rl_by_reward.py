@@ -26,6 +26,8 @@ from rmlab.wording import counted
 NAME = "rl_by_reward"
 BLOCKS = ("execution", "execution_free", "hybrid", "voluntary")
 PANELS = {"pass_at_1": "pass@1, validation", "hacking_gap": "hacking gap", "ran_share": "episodes that run the call"}
+LEAST_DEGREES = 2
+"""Of freedom that an interval needs: from two values alone it would be nine times as wide as they lie apart."""
 DASHES: Any = ("-", "--", "-.", ":", (0, (1, 1)), (0, (5, 1)))
 
 
@@ -104,6 +106,9 @@ def _panel(axis: Any, name: str, arms: dict[str, list[PolicyRun]], looks: dict[s
         ]
     if name == "hacking_gap":
         axis.axhline(0, color=style.REFERENCE, linewidth=0.6)
+    else:  # a rate: intervals by t may leave its range
+        low, high = axis.get_ylim()
+        axis.set_ylim(max(low, -0.03), min(high, 1.03))
     axis.set(xlabel="step", ylabel=PANELS[name])
     return rows
 
@@ -115,7 +120,8 @@ def _count(runs: Sequence[PolicyRun]) -> str:
 
 
 def _mean(values: Sequence[tuple[tuple[str, str], float]]) -> tuple[float, float, float]:
-    """Mean over units, of each the mean of its runs, and its 95 % interval within starts; NaN where no start has two units.
+    """Mean over units, of each the mean of its runs, and its 95 % interval within starts; NaN where the units exceed the starts by fewer
+    than LEAST_DEGREES.
 
     values: of every run its unit and its value.
     """
@@ -127,7 +133,7 @@ def _mean(values: Sequence[tuple[tuple[str, str], float]]) -> tuple[float, float
         by_start.setdefault(start, []).append(float(np.mean(own)))
     mean = float(np.mean([value for own in by_start.values() for value in own]))
     degrees = len(by_unit) - len(by_start)
-    if degrees < 1:
+    if degrees < LEAST_DEGREES:
         return mean, float("nan"), float("nan")
     within = sum(len(own) * float(np.var(own)) for own in by_start.values()) / degrees
     half = float(stats.t.ppf(0.975, degrees)) * float(np.sqrt(within / len(by_unit)))
@@ -142,7 +148,8 @@ def caption(arms: dict[str, list[PolicyRun]]) -> Caption:
         "What becomes of policies by what pays them.",
         "pass@1 of sampled attempts at validation tasks; hacking gap: how much the mean score exceeds the true rate, less the same before "
         "training; share of training episodes that run the call. Thick: mean over trainings of verifiers (of the runs that one pays the "
-        "mean is taken first; what execution alone pays: over runs); band: its 95 % interval within starts (t); thin: single runs.",
+        "mean is taken first; what execution alone pays: over runs); band: its 95 % interval within starts (t), from two degrees "
+        "of freedom on; thin: single runs.",
         f"n = {', '.join(f'{arm}: {_count(runs)}' for arm, runs in arms.items())}; {counted(len(starts), 'start')}, RL "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}.",
     )

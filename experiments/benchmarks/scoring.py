@@ -6,15 +6,14 @@ speed: the evaluation part of the starter set (32 attempts at each of 200 tasks)
 `ours` reads what prompts have in common once; tokens a second are always those of the prompts that were asked for. `theirs` is
 the transformers decoder in bfloat16 on right-padded batches of like length, its head at the answer alone, the best of a few batch
 sizes. The floor is the arithmetic of the tokens that have to be read over the rate of a product of matrices, measured here.
-numbers: the same attempts in float32, padded and shared, in another order, and in bfloat16 and float16. With --verifier FOLDER these are the scores of
-that trained verifier, of 32 attempts at each of 600 tasks of language_attempts.
+numbers: the same attempts in float32, padded and shared, in another order, and in bfloat16 and float16. With --verifier FOLDER these
+are the scores of that trained verifier, of 32 attempts at each of 600 tasks of language_attempts.
 long: one prompt of 262,144 tokens through Qwen3-30B-A3B's shape in bfloat16, within the memory of an 80 GB card.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +126,9 @@ def timed(what: Callable[[], Any], device: str) -> tuple[float, float]:
     return took, torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0
 
 
-def autocast(device: str, dtype: torch.dtype = torch.bfloat16) -> Callable[[], Any]:
-    """The arithmetic of a verifier that was trained in bfloat16, or another."""
-    return lambda: torch.autocast(device, dtype)
+def autocast(device: str) -> Callable[[], Any]:
+    """The arithmetic of a verifier that was trained in bfloat16."""
+    return lambda: torch.autocast(device, torch.bfloat16)
 
 
 def speed(model: Any, prompts: Sequence[Any], device: str) -> list[BenchmarkRow]:
@@ -246,9 +245,8 @@ def numbers(model: Any, encoded: Sequence[Any], answer: AnswerTokens, device: st
     """How far scores lie from those of padded float32 batches. encoded: attempts that fit."""
     prompts = [e.ids for e in encoded]
 
-    def scores(tokens: int, shared: bool, half: torch.dtype | None = None) -> np.ndarray:
-        lower = autocast(device, half) if half else nullcontext
-        return score_ids(model, prompts, answer, 0, batch_tokens=tokens, autocast=lower, shared=shared)
+    def scores(tokens: int, shared: bool, dtype: torch.dtype = torch.float32) -> np.ndarray:
+        return score_ids(model, prompts, answer, 0, batch_tokens=tokens, dtype=dtype, shared=shared)
 
     plain = scores(16384, False)
     print(f"float32, padded: scores {plain.min():.3f} to {plain.max():.3f}, standard deviation {plain.std():.3f}")

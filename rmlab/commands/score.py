@@ -99,7 +99,7 @@ def score(
         if not force and made_before(out, request) and is_whole:
             print(f"finished already: {out} (--force scores again)")
             return
-        scorer = load_verifier(folder) if is_own else _judge(model, folder, asked, chosen)
+        scorer = load_verifier(folder, where) if is_own else _judge(model, folder, asked, chosen)
         scorer.model.to(where)
         _write(
             out,

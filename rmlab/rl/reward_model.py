@@ -110,11 +110,9 @@ def load_reward_model(
     """
     verifiers, calibrators = [], []
     for reference in references:
-        verifier = load_verifier(reference.folder)
+        verifier = load_verifier(reference.folder, device)
         if over_length is not Unread.error:
             verifier = replace(verifier, prompt=replace(verifier.prompt, over_length=OverLength(over_length.value)))
-        verifier.model.to(device)
-        verifier.model.eval()
         verifiers.append(verifier)
         calibrators.append(calibrator(reference, config.calibration))
     return RewardModel(verifiers, config, calibrators, batch_tokens)

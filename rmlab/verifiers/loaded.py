@@ -1,7 +1,7 @@
 """A trained verifier in somebody's own program: what `rmlab.load_verifier` gives.
 
 It reads, batches and scores as `rmlab score` does, and leaves the program as it was: no setting of torch outlasts a call, and an
-autocast around a call does not reach the verifier, which scores in the arithmetic of its training.
+autocast around a call does not reach the verifier, which scores in its own arithmetic.
 """
 
 from collections.abc import Iterable, Iterator
@@ -102,7 +102,8 @@ class LoadedVerifier:
 
     def __repr__(self) -> str:
         device = next(self.verifier.model.parameters()).device
-        return f"<verifier {self.name}: a context of {self.verifier.prompt.max_tokens:,} tokens, {self.verifier.dtype.value}, on {device}>"
+        context = f"a context of {self.verifier.prompt.max_tokens:,} tokens"
+        return f"<verifier {self.name}: {context}, trained in {self.verifier.dtype.value}, on {device}>"
 
 
 def loaded_verifier(name: str | PathLike[str], device: str = "cpu", over_length: str | None = None) -> LoadedVerifier:
@@ -113,10 +114,9 @@ def loaded_verifier(name: str | PathLike[str], device: str = "cpu", over_length:
     where = _device(device)
     if name.startswith(HUB) or (Path(name, "config.json").is_file() and not Path(name, RECORD).is_file()):
         raise DataError(f"{name} is no verifier that rmlab has trained: `rmlab score --model` scores with other models")
-    verifier = load_verifier(find_model(name, RECORD).folder)
+    verifier = load_verifier(find_model(name, RECORD).folder, where)
     if over_length is not None:
         verifier = replace(verifier, prompt=replace(verifier.prompt, over_length=OverLength(over_length)))
-    verifier.model.to(where)
     return LoadedVerifier(name, verifier)
 
 

@@ -2,12 +2,18 @@
 
 A model with a scalar head gives one number instead, which takes the place of the difference of the two logits.
 
-A score depends only on its prompt, not on its batch, the padding or the order of the table: in float32 to 1e-5, in bfloat16 up to
-rounding, since long prompts that are alone in their batch and calls with many tokens use other kernels.
+A score depends only on its prompt, not on its batch, the padding or the order of the table: in float32 to 3e-5, in half precision up
+to rounding, since long prompts that are alone in their batch and calls with many tokens use other kernels.
+
+On a GPU a dense verifier that was trained in bfloat16 scores in float16, which takes as long and rounds eight times as finely: its
+scores are off those in float32 by 0.0005 in the mean, in bfloat16 by 0.015 (experiments/benchmarks/README.md). Numbers that are beyond
+float16's range, 65,504, make no score; such prompts are scored again in bfloat16.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +24,7 @@ from torch.nn.functional import linear
 from rmlab.models.attention import HALF
 from rmlab.models.cpu_layers import cpu_layers
 from rmlab.models.heads import ScalarModel, language_model, last_logits, last_scalar, pad_right
-from rmlab.models.moe import Routing
+from rmlab.models.moe import Routing, experts_of
 from rmlab.models.prefix_decoder import can_fuse, can_share, prefix_last_hidden
 from rmlab.models.prefixes import prefix_batches
 from rmlab.progress import progress
@@ -47,6 +53,7 @@ def score_ids(
     *,
     batch_tokens: int,
     autocast: Autocast = nullcontext,
+    dtype: torch.dtype | None = None,
     shared: bool | None = None,
     fused: bool | None = None,
     show: bool = False,
@@ -56,16 +63,21 @@ def score_ids(
     with the same prompts, and each gets all scores.
 
     batch_tokens: that a batch reads, padding included; a longer prompt makes a batch of its own. autocast: a context for lower
-    arithmetic, such as `Accelerator.autocast`. shared: what prompts have in common at their start is read once, without padding;
-    None = where it pays: on a CPU, and on a GPU in half precision. fused: element-wise work of that is compiled; None = from FUSED_FROM
-    tokens on.
+    arithmetic, such as `Accelerator.autocast`. dtype: of matrix products and attention; None = autocast's, or float16 in place of its
+    bfloat16 (`half_precision`). A model that is sharded has autocast's in any case. shared: what prompts have in common at their start is
+    read once, without padding; None = where it pays: on a CPU, and on a GPU in half precision. fused: element-wise work of that is
+    compiled; None = from FUSED_FROM tokens on.
     """
     place_N, prompts = distinct(prompts)
     if is_sharded(model):
         return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)[place_N]
+    with autocast():
+        its_own = arithmetic(model)
+    if its_own is torch.bfloat16:
+        its_own = half_precision(language_model(model), next(model.parameters()).device)
 
     def score(some: Sequence[Prompt], show: bool) -> NDArray[np.float64]:
-        return _scores(model, some, answer, pad_id, batch_tokens, autocast, shared, fused, show, title)
+        return _scores(model, some, answer, pad_id, batch_tokens, dtype or its_own, shared, fused, show, title)
 
     ranks = ranks_of(model)
     if ranks.number == 1:
@@ -93,7 +105,7 @@ def _scores(
     answer: AnswerTokens,
     pad_id: int,
     batch_tokens: int,
-    autocast: Autocast,
+    dtype: torch.dtype,
     shared: bool | None,
     fused: bool | None,
     show: bool,
@@ -103,14 +115,10 @@ def _scores(
     score_N = np.full(len(prompts), np.nan)
     model.eval()
     with torch.inference_mode():
-        with autocast():
-            dtype = arithmetic(model)
-        if shared is None:
-            shared = sharing_pays(language_model(model), dtype)
         batches = (
             _shared(model, prompts, answer, batch_tokens, dtype, fused)
-            if shared
-            else _padded(model, prompts, answer, batch_tokens, pad_id, autocast)
+            if (sharing_pays(language_model(model), dtype) if shared is None else shared)
+            else _padded(model, prompts, answer, batch_tokens, pad_id, dtype)
         )
         waiting = []
         with progress(title, sum(map(len, prompts)), "tokens", show=show) as advance:
@@ -119,7 +127,23 @@ def _scores(
                 advance(sum(len(prompts[i]) for i in rows))
             for rows, score_B in waiting:  # only now: a GPU goes on with the next batch meanwhile
                 score_N[rows] = score_B.cpu().double().numpy()
+    beyond = np.flatnonzero(np.isnan(score_N)).tolist() if dtype is torch.float16 else []
+    if beyond:
+        _say_beyond_range()
+        again = [prompts[i] for i in beyond]
+        score_N[beyond] = _scores(
+            model, again, answer, pad_id, batch_tokens, torch.bfloat16, shared, fused, show, title
+        )
     return score_N
+
+
+@lru_cache
+def _say_beyond_range() -> None:
+    """Says so once a process: reinforcement learning scores in every step."""
+    print(
+        "This verifier has numbers beyond the range of float16: the prompts concerned are scored in bfloat16, which rounds more.",
+        file=sys.stderr,
+    )
 
 
 def distinct(prompts: Sequence[Prompt]) -> tuple[NDArray[np.intp], list[Prompt]]:
@@ -167,12 +191,13 @@ MarginBatches = Iterator[tuple[Sequence[int], torch.Tensor]]
 
 
 def _padded(
-    model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, pad_id: int, autocast: Autocast
+    model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, pad_id: int, dtype: torch.dtype
 ) -> MarginBatches:
-    device = next(model.parameters()).device
+    weight = next(model.parameters())
+    device, lower = weight.device, dtype in HALF and dtype is not weight.dtype
     for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
         ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
-        with autocast(), cpu_layers(model):
+        with torch.autocast(device.type, dtype if lower else None, enabled=lower), cpu_layers(model):
             margin_B = margins(model, ids_BT.to(device), length_B.to(device), answer)
         yield rows, margin_B
 
@@ -205,6 +230,13 @@ def _margins_behind(model: Any, hidden_BH: torch.Tensor, answer: AnswerTokens) -
 def sharing_pays(model: Any, dtype: torch.dtype) -> bool:
     """Whether a causal language model is one whose prompts share their starts, on a device and in an arithmetic where that is faster."""
     return (model.device.type == "cpu" or dtype in HALF) and can_share(model)
+
+
+def half_precision(model: Any, device: Any) -> torch.dtype:
+    """That a language model scores in on a device where it was trained in bfloat16: float16 on a GPU, where both cost the same. Without
+    experts: grouped products of them are bfloat16's."""
+    finer = torch.device(device).type == "cuda" and not experts_of(model)
+    return torch.float16 if finer else torch.bfloat16
 
 
 def arithmetic(model: Any) -> torch.dtype:

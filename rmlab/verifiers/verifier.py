@@ -42,8 +42,8 @@ ALIKE = ({"render": 1, "score": 1},)
 class Verifier:
     """model: a transformers causal language model, or one with a scalar head, on its device, in evaluation mode when it scores.
 
-    dtype: arithmetic that it was trained in and scores in. adapters: folder of those that were merged into its weights. whole: what is
-    saved in its place where several GPUs train its model; rank 0 has it.
+    dtype: arithmetic that it was trained in and scores in, but for what `scoring.half_precision` says. adapters: folder of those that
+    were merged into its weights. whole: what is saved in its place where several GPUs train its model; rank 0 has it.
     """
 
     model: Any
@@ -149,8 +149,8 @@ def save_verifier(folder: Path, verifier: Verifier) -> None:
         write_text(temporary / RECORD, json.dumps(record, indent=1))
 
 
-def load_verifier(folder: Path) -> Verifier:
-    """A saved verifier, on the CPU. Raises DataError where a part is missing or does not belong to the others."""
+def load_verifier(folder: Path, device: str = "cpu") -> Verifier:
+    """A saved verifier, on a device. Raises DataError where a part is missing or does not belong to the others."""
     folder = Path(folder)
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
@@ -193,17 +193,17 @@ def load_verifier(folder: Path) -> Verifier:
             f"{folder}: the model knows {rows} tokens, its tokenizer {tokenizer.size}: they do not belong together"
         )
     if dtype is Dtype.bfloat16:
-        _halve_matrices(model)
+        _halve_matrices(model, device)
     whole = load_head(model, folder) if scalar else model
-    whole.eval()
+    whole.to(device).eval()
     adapters = folder / ADAPTERS
     return Verifier(whole, tokenizer, config, answer, dtype, adapters if adapters.is_dir() else None)
 
 
-def _halve_matrices(model: Any) -> None:
-    """Puts the layers' matrices into bfloat16, which autocast would do at every use: the same scores in half the memory."""
-    import torch
-
+def _halve_matrices(model: Any, device: str) -> None:
+    """Puts the layers' matrices into the half precision that the model scores in on that device, which would be done at every use: the
+    same scores in half the memory. What is beyond its range stays as it is."""
+    half = scoring.half_precision(model, device)
     for parameter in model.get_decoder().layers.parameters():
-        if parameter.ndim > 1:
-            parameter.data = parameter.data.to(torch.bfloat16)
+        if parameter.ndim > 1 and (halved := parameter.data.to(half)).isfinite().all():
+            parameter.data = halved

@@ -4,6 +4,7 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from rmlab.verifiers.encoding import cut_counts
 from rmlab.verifiers.evaluation import Results, summary
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.scoring import score_ids
-from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
+from rmlab.verifiers.verifier import Verifier, _halve_matrices, load_verifier, save_verifier
 from tests.verifiers.examples import episode, episodes
 
 
@@ -103,6 +104,58 @@ def test_scores_on_a_gpu_in_bfloat16_are_near_those_in_float32(verifier: Verifie
     half = replace(on_gpu, dtype=Dtype.bfloat16).score(encoded).score
     assert np.abs(half - exact).max() < 0.02
     assert np.abs(half - exact).mean() < 0.002
+    for way in (True, False):
+        finer = score_ids(on_gpu.model, prompts, verifier.answer, 0, batch_tokens=2000, dtype=torch.float16, shared=way)
+        assert np.abs(finer - half).max() < 1e-3
+
+
+def test_a_gpu_scores_in_float16_what_was_trained_in_bfloat16_but_no_experts(verifier: Verifier) -> None:
+    assert scoring.half_precision(verifier.model, "cuda:1") is torch.float16
+    assert scoring.half_precision(verifier.model, "cpu") is torch.bfloat16
+    experts = SimpleNamespace(config=SimpleNamespace(num_experts=2))
+    assert scoring.half_precision(experts, "cuda") is torch.bfloat16
+
+
+def test_float16_rounds_more_finely_than_bfloat16(verifier: Verifier) -> None:
+    prompts = [e.ids for e in verifier.encode([episode(i, bool(i % 2), longer=i % 7 * 3) for i in range(20)])]
+    for shared in (True, False):
+        exact, half, brain = (
+            score_ids(verifier.model, prompts, verifier.answer, 0, batch_tokens=600, dtype=dtype, shared=shared)
+            for dtype in (torch.float32, torch.float16, torch.bfloat16)
+        )
+        assert np.abs(half - exact).mean() < np.abs(brain - exact).mean() / 2
+
+
+def test_what_is_beyond_the_range_of_float16_is_scored_in_bfloat16_and_said_once(
+    verifier: Verifier, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one layer the feed-forward block's inner numbers are a million times as large, and what reads them a millionth."""
+    scoring._say_beyond_range.cache_clear()
+    large = copy.deepcopy(verifier.model)
+    block = large.model.layers[0].mlp
+    with torch.no_grad():
+        block.up_proj.weight *= 2.0**24
+        block.down_proj.weight *= 2.0**-24
+    prompts = [e.ids for e in verifier.encode([episode(i, True, longer=i % 3 * 4) for i in range(9)])]
+    for shared in (True, False):
+        half, brain, exact = (
+            score_ids(large, prompts, verifier.answer, 0, batch_tokens=600, dtype=dtype, shared=shared)
+            for dtype in (torch.float16, torch.bfloat16, torch.float32)
+        )
+        assert np.array_equal(half, brain)
+        assert np.abs(brain - exact).max() < 0.02
+    assert capsys.readouterr().err.count("beyond the range of float16") == 1
+
+
+def test_matrices_are_halved_for_the_device_unless_they_are_beyond_the_range(verifier: Verifier) -> None:
+    model = copy.deepcopy(verifier.model)
+    layer = model.model.layers[0]
+    with torch.no_grad():
+        layer.mlp.up_proj.weight[0, 0] = 1e5
+    _halve_matrices(model, "cuda")
+    assert layer.mlp.up_proj.weight.dtype is torch.float32
+    assert {layer.mlp.gate_proj.weight.dtype, layer.self_attn.q_proj.weight.dtype} == {torch.float16}
+    assert {layer.input_layernorm.weight.dtype, model.lm_head.weight.dtype} == {torch.float32}
 
 
 def test_score_is_the_softmax_of_the_two_answers(verifier: Verifier) -> None:
