@@ -11,6 +11,7 @@ sweep_table                   the table of a sweep
 rules                         what rules that need no verifier are worth at each level of a sweep
 planned_cells                 the cells that a study plans, and in what a run differs from its cell
 planned_study                 several sweeps as one study: what is planned beside what is finished
+study_ledger                  which cells of a study are finished or missing, in words, and the commands that run these
 study_effects                 what came of each sweep of a study: the largest differences, what is shown, what would have been
 study_repeats                 cells of a study that were trained again, and where the later training falls
 study_table                   one table of all sweeps of a study

@@ -11,8 +11,9 @@ from omegaconf import OmegaConf
 from analysis.outcomes import quick_yaml
 from rmlab.configuration import compose
 from rmlab.errors import DataError, MissingArtifact
+from rmlab.fingerprint import Identity
 from rmlab.paths import portable
-from rmlab.sweep.cells import Identity, identify, written_config
+from rmlab.sweep.cells import identify, written_config
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.plan import cell_name, expand
 from rmlab.sweep.spec import SweepSpec

@@ -3,13 +3,20 @@
 Nothing heavy is imported here: Hydra looks through every plugin whenever it composes.
 """
 
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+
+from rmlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from rmlab.launchers.jobs import Launcher as CellsLauncher
+    from rmlab.sweep.request import Plan, SweepOptions
 
 
 class RmlabSweeper(Sweeper):
@@ -33,9 +40,31 @@ class RmlabSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """Launches or resumes the sweep. arguments: what Hydra was given for the program."""
-        from rmlab.commands.sweep import HydraRun, launch_sweep
+        from rmlab.sweep.launch import describe, plan_to_launch, run_sweep
         from rmlab.sweep.request import SweepOptions
 
+        options = SweepOptions(**self.options)
+        until = None if options.stop_after is None else time.monotonic() + 60 * options.stop_after
+        options = options.dated()
         overrides = [text for text in arguments if text.lstrip("+").partition("=")[0] != "sweep"]
-        asked = [*self.choose, *overrides, *self.where]
-        launch_sweep(self.name, asked, SweepOptions(**self.options), HydraRun(self.launcher, self.program))
+        plan = plan_to_launch(self.name, [*self.choose, *overrides, *self.where], options)
+        if self.program != plan.spec.program:
+            raise UsageError(
+                f"sweep {self.name} runs the program {plan.spec.program}, not {self.program}: use rmlab sweep {self.name}"
+            )
+        if options.explain or options.dry_run:
+            describe(plan, options)
+            return
+        from analysis import summaries
+
+        run_sweep(plan, options, self._cells_launcher(plan, options), until, summaries)
+
+    def _cells_launcher(self, plan: "Plan", options: "SweepOptions") -> "CellsLauncher":
+        """The launcher of the cells: one of ours, even where Hydra set it up, else Hydra's own launcher in batches."""
+        from rmlab.launchers.hydra import ThroughHydra
+
+        launcher: Any = self.launcher
+        if hasattr(launcher, "cells_launcher"):
+            own: CellsLauncher = launcher.cells_launcher(plan.cells[0].config, options.workers)
+            return own
+        return ThroughHydra(launcher, options.batch or options.workers or (1 if plan.spec.search else None))

@@ -24,7 +24,7 @@ from rmlab.wording import near
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
 
-    from rmlab.sweep.cells import Identity
+    from rmlab.fingerprint import Identity
 
 PROGRAMS_PACKAGE = "experiments.programs"
 

@@ -8,7 +8,7 @@ configuration class with `HASHED: ClassVar[bool] = False` is left out as a whole
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,19 @@ UNHASHED = {"hashed": False}
 OMIT_DEFAULT = {"omit_default": True}
 """Metadata of a field that enters a hash only with another value than its default, so that it changes no hash of runs without it."""
 LENGTH = 16  # hex digits: 64 bits, enough for millions of runs
+
+
+@dataclass(frozen=True)
+class Identity:
+    """config_hash: of a run. control_hash: of what it shares with the runs it is compared with.
+
+    control, parts: what was hashed for the latter and for the former, to show in which key two runs differ.
+    """
+
+    config_hash: str
+    control_hash: str
+    control: Mapping[str, Any] = field(repr=False)
+    parts: Mapping[str, Any] = field(repr=False)
 
 
 def canonical_json(value: Any) -> str:

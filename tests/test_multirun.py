@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rmlab.commands.multirun import multirun as multirun_of
 from rmlab.configuration import compose, load_program
 from rmlab.paths import REPOSITORY
-from rmlab.sweep.multirun import multirun as multirun_of
 from rmlab.sweep.plan import expand
 from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
@@ -47,7 +47,7 @@ def multirun(*overrides: str) -> tuple[int, str, str]:
     """What `rmlab train -m` does, of the toy, in a process of its own."""
     return python(f"""
 import sys
-from rmlab.sweep.multirun import multirun
+from rmlab.commands.multirun import multirun
 from rmlab.errors import RmlabError
 try:
     multirun({str(TOY / "toy.py")!r}, {list(overrides)!r})

@@ -37,7 +37,7 @@ def test_two_sweeps_and_a_single_run_share_their_cells(where: Path, tmp_path: Pa
     ready(first, 2)
     second = ForkedCommand("sweep", tmp_path / "other.yaml", *ONE, "--workers", "1")
     single = f"""
-from rmlab.sweep.multirun import run_once
+from rmlab.sweep.single_run import run_once
 from rmlab.configuration import compose, load_program
 program = load_program({str(TOY / "toy.py")!r})
 config = compose({str(TOY / "toy.py")!r}, ["data.scale=2"])

@@ -25,10 +25,11 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 from omegaconf import OmegaConf
 
 from rmlab.benchmark import BenchmarkRow, run_script
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.microswe.loading import load_tasks
 from rmlab.microswe.sandbox import Sandbox, default_workers
 from rmlab.paths import STARTER
+from rmlab.policies.collection import planned_attempts
 from rmlab.policies.rollout_processes import RolloutPlan, RolloutProcesses
 from rmlab.policies.scripted import make_policy
 from rmlab.trajectories.parts import TrajectoryParts
@@ -47,12 +48,12 @@ class CollectingSpeed:
 
 def speed(workers: int, tasks: int, batch: int) -> CollectingSpeed:
     """Plays the attempts once and keeps them."""
-    collect: Any = load_program("collect")
     asked = [f"parts.{part}.tasks=0" for part in ("supervised", "validation", "evaluation")]
     settings: Any = OmegaConf.to_object(compose("collect", [*asked, f"parts.verifier.tasks={tasks}"]))
     scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
     with Sandbox(workers) as sandbox, tempfile.TemporaryDirectory() as folder:
-        planned = collect.planned_attempts(load_tasks(STARTER / "tasks.parquet", sandbox), settings)
+        loaded = load_tasks(STARTER / "tasks.parquet", sandbox)
+        planned = planned_attempts(loaded, settings.parts, settings.names, settings.seed)
         plan = RolloutPlan(planned, {}, scripts, settings.environment, 0, batch, Path(folder))
         with RolloutProcesses(plan, sandbox) as processes:
             deciders = [psutil.Process(pid) for pid in processes.pids]

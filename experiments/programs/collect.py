@@ -12,7 +12,6 @@ import json
 import shlex
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -30,12 +29,12 @@ from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, default_workers, warn_if_weak
-from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
+from rmlab.microswe.task import read_tasks, tasks_fingerprint
 from rmlab.paths import runs_folder
+from rmlab.policies.collection import PartsConfig, planned_attempts
 from rmlab.policies.engine import EngineConfig
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
-from rmlab.policies.rollout import PlannedTask
 from rmlab.policies.rollout_processes import RolloutPlan, RolloutProcesses
 from rmlab.policies.scripted import make_policy
 from rmlab.progress import progress
@@ -45,7 +44,6 @@ from rmlab.tracking.query import find_model
 from rmlab.tracking.run_index import has_finished
 from rmlab.tracking.tags import commit
 from rmlab.trajectories.parts import TrajectoryParts, WrittenSet, written_before
-from rmlab.trajectories.record import SPLITS
 from rmlab.wording import counted, duration
 
 if TYPE_CHECKING:
@@ -54,26 +52,6 @@ if TYPE_CHECKING:
 EXPERIMENT, KIND = "collections", "collection"
 CPU_SECONDS = 0.016  # of an attempt of the shipped scripts at the starter set's tasks, its programs included
 LAST_WORDS = 5.0  # seconds in which the processes of a collection that was killed keep what they have finished, and end
-
-
-@dataclass
-class PartConfig:
-    """What is collected of one part. policies: names, empty = all. tasks: null = all. attempts: number per policy and task."""
-
-    policies: list[str] = field(default_factory=list)
-    tasks: int | None = 0
-    attempts: int = 1
-
-
-@dataclass
-class PartsConfig:
-    """The five parts; by default nothing is collected of a part."""
-
-    supervised: PartConfig = field(default_factory=PartConfig)
-    verifier: PartConfig = field(default_factory=PartConfig)
-    validation: PartConfig = field(default_factory=PartConfig)
-    rl: PartConfig = field(default_factory=PartConfig)
-    evaluation: PartConfig = field(default_factory=PartConfig)
 
 
 @dataclass
@@ -127,7 +105,7 @@ def run(config: DictConfig, command: str = "rmlab collect", force: bool = False)
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for reason, sources in loaded.left_out.items():
             print(f"left out: {counted(sum(sources.values()), 'task')} ({reason}): {sources}", file=sys.stderr)
-        planned = planned_attempts(loaded, settings)
+        planned = planned_attempts(loaded, settings.parts, settings.names, settings.seed)
         for model in settings.language.values():  # a name is looked up in this collection's store
             model.model = str(find_model(model.model, "config.json", settings.tracking.uri).folder)
         models = {name: stated(model) for name, model in settings.language.items()}
@@ -186,7 +164,8 @@ def dry_run(overrides: Sequence[str]) -> str:
     """What would be collected and how long it would take, in words. Runs and writes nothing; the tasks are not proven."""
     settings = _settings(compose("collect", list(overrides)))
     tasks, _ = read_tasks(Path(settings.tasks))
-    planned = planned_attempts(LoadedTasks(tuple(tasks), {}, tasks_fingerprint(tasks)), settings)
+    loaded = LoadedTasks(tuple(tasks), {}, tasks_fingerprint(tasks))
+    planned = planned_attempts(loaded, settings.parts, settings.names, settings.seed)
     lines = [f"{settings.output}: {counted(sum(map(len, planned)), 'attempt')} at {counted(len(planned), 'task')}"]
     for part in dict.fromkeys(planned_task.task.part for planned_task in planned):
         own = [planned_task for planned_task in planned if planned_task.task.part == part]
@@ -285,49 +264,3 @@ def devices(settings: CollectConfig) -> str:
     from rmlab.training.device import resolve_device
 
     return " ".join(sorted({str(resolve_device(model.device)) for model in settings.language.values()}))
-
-
-def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[PlannedTask]:
-    """Every attempt that is to be made, part by part and task by task, as the set has them."""
-    planned: list[PlannedTask] = []
-    for name in sorted(SPLITS):
-        part: PartConfig = getattr(settings.parts, name)
-        if part.tasks == 0:
-            continue
-        unknown = set(part.policies) - set(settings.names)
-        if unknown:
-            raise UsageError(
-                f"parts.{name}.policies names {sorted(unknown)[0]}, which is not configured (there are "
-                f"{', '.join(settings.names)}). Add it to policy=[...], or set parts.{name}.policies=[] for all, "
-                f"or parts.{name}.tasks=0 for none."
-            )
-        tasks = choose(loaded.part(name), part.tasks, settings.seed)
-        if part.tasks is not None and len(tasks) < part.tasks:
-            raise UsageError(
-                f"parts.{name}.tasks={part.tasks} cannot be filled: that part has {counted(len(tasks), 'task')} here. "
-                "Lower it, or set it to null for all."
-            )
-        policies = tuple(sorted(part.policies or settings.names))
-        planned += (PlannedTask(task, policies, part.attempts) for task in sorted(tasks, key=lambda t: t.task_id))
-    if not sum(map(len, planned)):
-        raise UsageError(
-            "there is nothing to collect: every part has tasks=0 or attempts=0. "
-            + (
-                f"Set parts.{asked[0]}.attempts to 1 or more."
-                if (asked := [name for name in SPLITS if getattr(settings.parts, name).tasks != 0])
-                else "Set e.g. parts.verifier.tasks=20."
-            )
-        )
-    return planned
-
-
-def choose(tasks: Sequence[Task], number: int | None, seed: int) -> list[Task]:
-    """So many tasks in an order drawn by seed: one of every cluster before the second of any; all where number is null."""
-    drawn = sorted(tasks, key=lambda t: fingerprint([seed, t.task_id]))
-    seen: Counter[str] = Counter()
-    ranked = []
-    for task in drawn:
-        ranked.append((seen[task.cluster], task))
-        seen[task.cluster] += 1
-    ordered = [task for _, task in sorted(ranked, key=lambda pair: pair[0])]
-    return ordered if number is None else ordered[:number]

@@ -19,30 +19,28 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import DataError, UsageError
-from rmlab.fingerprint import UNHASHED, fingerprint
+from rmlab.fingerprint import UNHASHED, Identity, fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig, Selection, check_fill, largest_scale
-from rmlab.sweep.cells import Identity, identify, tokenizer_identity
+from rmlab.sweep.cells import identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
-from rmlab.tracking.config import sweep_tags
-from rmlab.tracking.notes import NOTE, run_note
-from rmlab.tracking.tags import origin_tags
 from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.trajectories import folds
 from rmlab.trajectories.folds import Fold, FoldsConfig, check_folds, folds_of
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import SEMANTICS, check_context
-from rmlab.verifiers.training import VerifierSettings, check_fits, check_room, choose, fit
+from rmlab.verifiers.training import VerifierSettings, check_fits, check_room, choose, fit, run_name
 
 if TYPE_CHECKING:
     from rmlab.scores.scores import Scores
     from rmlab.tracking.run import RunLogger
     from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.encoding import Encoded
+    from rmlab.verifiers.fold_report import JudgedFold
 
 WHERE = (
     "data.path has to be given: the trajectories are not shipped. Those of the sweep real_policy_mixture are public: "
@@ -155,33 +153,22 @@ def run(config: DictConfig) -> str:
 
     Raises an RmlabError for bad data, a missing device, a level that a fold cannot fill, or a store that cannot be written.
     """
-    from rmlab.tracking.run import RunLogger
-    from rmlab.tracking.store import Store
     from rmlab.training.device import accelerator, device_name
+    from rmlab.verifiers.tracked import start_run
 
     settings = _settings(config)
     find_pretrained(settings)
     device = accelerator(settings.training, settings.runtime)
     hashes = identity(config)
     cell = runs_folder() / "cells" / hashes.config_hash
-    experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
-    name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
-    tags = {
-        **sweep_tags(settings.tracking),
-        "config_hash": hashes.config_hash,
-        "control_hash": hashes.control_hash,
-        "device": device_name(str(device.device.type)),
-        "folds": settings.folds.number,
-        "dataset": read_index(settings.data.path).fingerprint,
-    }
-    with RunLogger.start(
-        Store.open(settings.tracking.uri),
-        experiment,
-        name,
-        kind="verifier",
-        tags=tags,
-        once=True,
-        replaces=settings.tracking.replaces,
+    name = run_name(settings)
+    with start_run(
+        settings,
+        config_hash=hashes.config_hash,
+        control_hash=hashes.control_hash,
+        device=device_name(str(device.device.type)),
+        folds=settings.folds.number,
+        dataset=read_index(settings.data.path).fingerprint,
     ) as logger:
         logger.configuration(config)
         done = [_one_fold(fold, ready, settings, device, cell, logger) for fold, ready in _materials(settings)]
@@ -191,25 +178,14 @@ def run(config: DictConfig) -> str:
     return logger.run_id
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A fold when it is done. scores: of all that was left out. resolved: in its training set. took: of its training."""
-
-    fold: Fold
-    ready: "VerifierData"
-    scores: "Scores"
-    resolved: int
-    took: dict[str, float]
-    validation: dict[str, Any]
-
-
 def _one_fold(
     fold: Fold, ready: "VerifierData", settings: CrossValidation, device: Any, cell: Path, logger: "RunLogger"
-) -> _Judged:
+) -> "JudgedFold":
     """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
     from rmlab.metrics.report import report
     from rmlab.scores.writing import write_score_table
-    from rmlab.verifiers.evaluation import FoldLogger
+    from rmlab.tracking.fold_logger import FoldLogger
+    from rmlab.verifiers.fold_report import JudgedFold
     from rmlab.verifiers.verifier import save_verifier
 
     own = FoldLogger(logger, fold.number)
@@ -241,7 +217,7 @@ def _one_fold(
         save_verifier(Path(name) / "model", verifier)
         logger.artifact(Path(name) / "model", own.folder)
     device.free_memory()
-    return _Judged(
+    return JudgedFold(
         fold,
         ready,
         scores,
@@ -251,88 +227,16 @@ def _one_fold(
     )
 
 
-def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logger: "RunLogger") -> str:
-    """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen.
-
-    Says what was judged, in a line, and what has to be known before the values are believed, in further ones.
-    """
-    from rmlab.metrics.report import report
-    from rmlab.metrics.thin import cautions
+def _report(done: "Sequence[JudgedFold]", name: str, settings: CrossValidation, logger: "RunLogger") -> str:
+    """Reports on the pooled scores, with their pictures. Says what came out, in lines."""
     from rmlab.pages.browse import browse_page, most_wrong_first
     from rmlab.pages.report_page import RELIABILITY, reliability_picture
-    from rmlab.scores.writing import write_score_table
-    from rmlab.verifiers.dataset import scored_words
-    from rmlab.verifiers.encoding import cut_counts
-    from rmlab.verifiers.evaluation import Results, log_report, log_tables
-    from rmlab.verifiers.out_of_fold import baseline_reports, fold_baselines, of_policies, pooled
+    from rmlab.verifiers.fold_report import log_folds
 
-    unseen, replicates = settings.folds.unseen, settings.evaluation.replicates
-    everything = pooled([one.scores for one in done])
-    policies = sorted({str(policy) for policy in everything.policy})
-    judged = of_policies(everything, [policy for policy in policies if policy not in unseen])
-    read = [e for one in done for e in one.ready.evaluation if e.trajectory.policy not in unseen]
-    found = report(judged, replicates=replicates, folds=settings.folds.number)
-    found["fit_rate"] = sum(e.n_tokens < settings.prompt.max_tokens for e in read) / len(read)
-    found |= cut_counts(read)
-    baselines = fold_baselines([one.ready for one in done], unseen)
-    results = Results(judged, found, None, None, baseline_reports(baselines, replicates))
-    log_tables(logger, results)
-    logger.json(
-        "by_policy.json",
-        {policy: report(of_policies(everything, [policy]), replicates=replicates) for policy in policies},
-    )
-    tables = {"policy_identity_scores": baselines["policy_identity"], "unseen_scores": of_policies(everything, unseen)}
-    with tempfile.TemporaryDirectory() as folder:
-        for title, table in tables.items():
-            if not isinstance(table, dict) and len(table):
-                write_score_table(Path(folder) / f"{title}.parquet", table)
-                logger.artifact(Path(folder) / f"{title}.parquet")
-    if unseen:
-        log_report(logger, "unseen", report(of_policies(everything, unseen), replicates=replicates))
-    logger.json(
-        "folds.json",
-        [
-            {
-                "fold": one.fold.number,
-                **{part: one.fold.clusters(part) for part in ("evaluation", "verifier", "validation")},
-                "tokenizer": one.ready.tokenizer.fingerprint,
-                **one.took,
-                "validation": one.validation,
-            }
-            for one in done
-        ],
-    )
-    logger.metrics({f"train/{key}": sum(one.took[key] for one in done) for key in done[0].took})
-    across = ", ".join(f"RM@{k} across policies {value:.3f}" for k, value in (found["rm_at_k_across"] or {}).items())
-    of_tasks = scored_words(
-        [e.trajectory for e in read],
-        _tasks_there(done, settings),
-        f"evaluation.tasks={settings.evaluation.tasks} a fold",
-    )
-    said = f"{len(done)} folds, {of_tasks} judged out of fold; {across}"
-    beware = cautions(found, judged)
-    logger.tags(
-        {
-            "tokenizer": fingerprint([one.ready.tokenizer.fingerprint for one in done]),
-            "pretraining": done[0].ready.pretraining,
-            "over_length": settings.prompt.over_length.value,
-            NOTE: f"{said}\n\n{run_note(name, found, results.baselines, origin_tags()['mlflow.source.name'], beware)}",
-        }
-    )
+    judged, read, said = log_folds(done, settings, settings.folds, logger)
     logger.text(RELIABILITY, reliability_picture(judged))
     logger.text("browse.html", browse_page(name, most_wrong_first(judged, [e.trajectory for e in read])))
-    return "\n  ".join([said, *beware])
-
-
-def _tasks_there(done: Sequence[_Judged], settings: CrossValidation) -> int:
-    """Tasks of which `evaluation.tasks` chooses, of the policies that are trained on, in all folds."""
-    from rmlab.verifiers.dataset import evaluated
-
-    parts = (
-        [t for t in one.fold.trajectories if t.split == "evaluation" and t.policy not in settings.folds.unseen]
-        for one in done
-    )
-    return len({t.task_id for part in parts for t in evaluated(part, settings.evaluation, None)})
+    return said
 
 
 def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, VerifierData]]":

@@ -27,20 +27,18 @@ from rmlab.files import MODEL, PARQUET, atomic_folder, check_folder, check_outpu
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import BASE
-from rmlab.models.tokenizer import Tokenizer, train_tokenizer
+from rmlab.models.tokenizer import Tokenizer
 from rmlab.paths import REPOSITORY, runs_folder
-from rmlab.pretraining.comparisons import OTHER, SAME, comparisons
-from rmlab.pretraining.corpus import Corpus, CorpusConfig, Kind, build_corpus, read_corpus, write_corpus
+from rmlab.pretraining.corpus import Corpus, CorpusConfig, build_corpus, read_corpus, write_corpus
+from rmlab.pretraining.rows import asked, base_tokenizer, packed
 from rmlab.stopping import says_how_to_go_on
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.tracking.run_index import has_finished
 from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
-from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
-    from rmlab.training.batching import Rows
     from rmlab.training.language import Pretrained
 
 EXPERIMENT, KIND = "pretraining", "pretrain"
@@ -48,7 +46,6 @@ RENAMED = {
     "training.compile": "runtime.compiled",
     "runtime.micro_batch_tokens": "a step reads training.batch_tokens tokens in one pass",
 }
-TOKENIZER_CHARACTERS = 6_000_000  # of each kind of document
 POINTS = 200  # of each series in log.json
 
 
@@ -163,20 +160,6 @@ def the_corpus(settings: PretrainConfig) -> Corpus:
     return corpus
 
 
-def base_tokenizer(corpus: Corpus, model: ModelConfig) -> Tokenizer:
-    """BPE over as much of every kind; the answers are among the texts, so that each becomes one token behind its turn."""
-    texts: list[str] = []
-    for kind in Kind:
-        room = TOKENIZER_CHARACTERS
-        for document in corpus.of(kind):
-            texts.append(document.text)
-            room -= len(document.text)
-            if room < 0:
-                break
-    answers = [OPEN_ANSWER + answer for answer in (YES, NO, SAME, OTHER) for _ in range(len(texts) // 10 + 2)]
-    return train_tokenizer([*texts, *answers], model.tokenizer)
-
-
 def pretrain(
     corpus: Corpus,
     tokenizer: Tokenizer,
@@ -224,48 +207,6 @@ def pretrain(
         log=log,
     )
     return model, took
-
-
-def packed(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig) -> "tuple[Rows, dict[str, Rows]]":
-    """Rows to read, and the held-out rows by kind: the first documents of each, which are a sample by hash.
-
-    Code and repairs end with the padding id, so that a model learns where they end. Episodes do not: what follows them is
-    an answer, which no text gives.
-    """
-    from rmlab.training.batching import pack
-
-    read: list[list[int]] = []
-    held_out: dict[str, Rows] = {}
-    for kind in Kind:
-        end = [] if kind is Kind.episode else [tokenizer.pad_id]
-        ids = [one + end for one in tokenizer.encode([d.text for d in corpus.of(kind)])]
-        kept = round(config.held_out * len(ids))
-        if kept:
-            held_out[kind.value] = pack(ids[:kept], config.context, tokenizer.pad_id)
-        read += ids[kept:]
-    return pack(read, config.context, tokenizer.pad_id), held_out
-
-
-def asked(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig, seed: int) -> "tuple[Rows, Rows]":
-    """Rows of comparisons of which only the answer is asked for: those that are read, and held-out ones of held-out episodes.
-
-    Prints how many are longer than the context and left out.
-    """
-    from rmlab.training.batching import pack
-
-    episodes = [document.text for document in corpus.of(Kind.episode)]
-    kept = round(config.held_out * len(episodes))
-
-    def rows(texts: list[str], number: int) -> "Rows":
-        asked = [c.prompt + c.answer for c in comparisons(texts, number, seed)]
-        ids = [one for some in range(0, len(asked), 20_000) for one in tokenizer.encode(asked[some : some + 20_000])]
-        fitting = [one for one in ids if len(one) <= config.context]
-        print(
-            f"comparisons: {len(ids):,} made, {len(ids) - len(fitting):,} of them left out: over {config.context} tokens"
-        )
-        return pack(fitting, config.context, tokenizer.pad_id, last_only=True)
-
-    return rows(episodes[kept:], config.comparisons), rows(episodes[:kept], max(config.comparisons // 100, 1))
 
 
 def save(folder: Path, model: Any, tokenizer: Tokenizer, took: "Pretrained", record: dict[str, Any]) -> None:

@@ -16,16 +16,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
-from rmlab.fingerprint import file_fingerprint, hashed_values
+from rmlab.fingerprint import Identity, file_fingerprint, hashed_values
+from rmlab.microswe.build.joined import joined_tasks
 from rmlab.microswe.episode import Edits
-from rmlab.microswe.loading import joined_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox, warn_if_weak
 from rmlab.policies.folder import record_of
 from rmlab.rl.config import SEMANTICS, Calibration, LimitsConfig, RLRun, TransformConfig, check_options
 from rmlab.rl.rewards import check_reward
-from rmlab.sweep.cells import Identity, identify
+from rmlab.sweep.cells import identify
 from rmlab.sweep.factors import find_factors
-from rmlab.sweep.multirun import run_once
+from rmlab.sweep.single_run import run_once
 from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.query import VALIDATION_SCORES, find_model
 from rmlab.training.device import compiled_layers

@@ -22,7 +22,8 @@ from rmlab.configuration import compose
 from rmlab.errors import UsageError
 from rmlab.files import MODEL, check_folder, check_input, only_writer
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines, hashed_values
-from rmlab.microswe.loading import load_tasks, read_joined
+from rmlab.microswe.build.joined import read_joined
+from rmlab.microswe.loading import load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, warn_if_weak
 from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder

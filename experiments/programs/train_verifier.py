@@ -17,24 +17,23 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose
-from rmlab.errors import DataError, MissingArtifact, RmlabError, UsageError
-from rmlab.fingerprint import file_fingerprint, fingerprint
+from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.fingerprint import Identity, file_fingerprint, fingerprint
 from rmlab.launchers.jobs import HEAVY, Job, call
 from rmlab.launchers.rank_processes import Nodes, ranks_to_start, run_ranks
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
-from rmlab.paths import portable, runs_folder
+from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection import weak_tests
 from rmlab.selection.pool import read_index
-from rmlab.sweep.cells import Identity, identify, tokenizer_identity
+from rmlab.sweep.cells import identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
-from rmlab.sweep.multirun import finished_elsewhere, finished_runs, run_once
-from rmlab.tracking.config import sweep_tags
+from rmlab.sweep.single_run import finished_elsewhere, finished_runs, run_once
 from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.notes import NOTE, run_note
-from rmlab.tracking.parameters import describe_single, differing_keys
+from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import ERROR, KILLED, STOPPED, origin_tags, set_tags
@@ -42,7 +41,7 @@ from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.training.ranks import Ranks, other_ranks_fail_first
 from rmlab.verifiers.answer import lesson_part
 from rmlab.verifiers.config import SEMANTICS, check_context
-from rmlab.verifiers.training import VerifierSettings, check_fits, check_room, choose, fit, planned_cost
+from rmlab.verifiers.training import VerifierSettings, check_fits, check_room, choose, fit, planned_cost, run_name
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -155,9 +154,9 @@ def run(config: DictConfig) -> str:
     from rmlab.metrics.thin import cautions
     from rmlab.pages.browse import browse_page, most_wrong_first
     from rmlab.pages.report_page import RELIABILITY, reliability_picture
-    from rmlab.tracking.run import RunLogger
     from rmlab.training.device import accelerator, device_name
     from rmlab.verifiers.evaluation import judge, log_results, summary
+    from rmlab.verifiers.tracked import start_run
 
     settings = _settings(config)
     if number := ranks_to_start(settings.runtime):
@@ -168,24 +167,14 @@ def run(config: DictConfig) -> str:
     cell = cell_folder(hashes)
     if not device.is_main_process:
         return _assist(settings, device, cell)
-    experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
-    name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
-    tags = {
-        **sweep_tags(settings.tracking),
-        "config_hash": hashes.config_hash,
-        "control_hash": hashes.control_hash,
-        "device": device_name(str(device.device.type)),
-        "ranks": device.num_processes if device.num_processes > 1 else None,
-    }
+    name = run_name(settings)
     with (
-        RunLogger.start(
-            Store.open(settings.tracking.uri),
-            experiment,
-            name,
-            kind="verifier",
-            tags=tags,
-            once=True,
-            replaces=settings.tracking.replaces,
+        start_run(
+            settings,
+            config_hash=hashes.config_hash,
+            control_hash=hashes.control_hash,
+            device=device_name(str(device.device.type)),
+            ranks=device.num_processes if device.num_processes > 1 else None,
         ) as logger,
         other_ranks_fail_first(Ranks.of(device)),
     ):
@@ -253,6 +242,7 @@ def dry_run(overrides: Sequence[str]) -> str:
     Raises an RmlabError for what `run` would refuse before its first step: a missing device, a level that the data cannot fill.
     """
     from rmlab.training.device import device_name, resolve_device
+    from rmlab.verifiers.tracked import known_time
 
     config = compose("train_verifier", list(overrides))
     describe_single(config, overrides)
@@ -265,7 +255,7 @@ def dry_run(overrides: Sequence[str]) -> str:
     record = chosen.record()
     store = Store.existing(settings.tracking.uri)
     whole = finished_run(runs_of(store, hashes.config_hash)) if store else None
-    time = _known_time(store, config, device, tokens) if store else None
+    time = known_time(store, config, device, tokens) if store else None
     return "\n".join(
         [
             OmegaConf.to_yaml(config, resolve=True),
@@ -277,36 +267,6 @@ def dry_run(overrides: Sequence[str]) -> str:
             f"  {'not trained yet' if whole is None else f'finished already in run {whole.run_id}: it would not be trained again'}",
         ]
     )
-
-
-def _known_time(store: Store, config: DictConfig, device: str, tokens: int) -> str | None:
-    """How long so many tokens take, by the last finished run of the same model and batches on such a device; None without one."""
-    import yaml
-
-    from rmlab.tracking.query import runs
-
-    wanted = yaml.safe_load(portable(OmegaConf.to_yaml(config, resolve=True)))  # as `config.yaml` holds it
-    alike = (
-        "model",
-        "lora",
-        "runtime",
-        "training.batch_size",
-        "training.micro_batch_size",
-        "training.dtype",
-        "training.threads",
-        "training.checkpointing",
-    )
-    for run in runs(store, tags={"kind": "verifier", "status": "finished", "device": device}):
-        speed = run.metrics.get("train/tokens_per_second")
-        if not speed or run.is_reuse:
-            continue
-        try:
-            before = yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8"))
-        except MissingArtifact:  # it came in a bundle, without it
-            continue
-        if not any(key.startswith(alike) for key in differing_keys(before, wanted)):
-            return f"about {tokens / speed:,.0f} s at {speed:,.0f} tokens/s, as run {run.run_id} ({run.name})"
-    return None
 
 
 def _material(settings: VerifierRun) -> "VerifierData":

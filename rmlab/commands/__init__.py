@@ -15,6 +15,7 @@ experiments          collect, train, rl, pretrain, warm-start: the programs of e
 figures              figures from tracked runs; several sweeps as one study: its ledger, one table, one figure
 import_trajectories  import trajectories from other formats
 models               fetch, pack, unpack and merge models
+multirun             Hydra's own multirun of a program (`rmlab train -m`)
 plan                 estimate what a run will cost
 runs                 list, export and import tracked runs
 score                score trajectories with a verifier

@@ -51,7 +51,7 @@ def train(
     """Train one verifier, score it and report its metrics. One that is finished, or being trained, is not trained again."""
     of_sweep = any(text.lstrip("+").startswith("sweep=") for text in overrides or [])
     if multirun or of_sweep:
-        from rmlab.sweep.multirun import multirun as start_multirun
+        from rmlab.commands.multirun import multirun as start_multirun
         from rmlab.sweep.request import SweepOptions
 
         if dry_run and not of_sweep:

@@ -269,7 +269,8 @@ def study(
     ] = None,
 ) -> list[Path]:
     """Say which cells of a study are finished, and write one table and one figure of all its sweeps. Also works while it is running."""
-    from analysis.planned_study import ledger_lines, open_study
+    from analysis.planned_study import open_study
+    from analysis.study_ledger import ledger_lines
     from analysis.style import csv_text
     from rmlab.files import write_text
 

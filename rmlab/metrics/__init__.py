@@ -6,7 +6,9 @@ calibration       does a score of 0.7 mean that 70 % are resolved? how often is 
 compare           is one verifier better than another on the same trajectories?
 definitions       metrics computed by definition: the exact values of a report
 discrimination    does a resolved attempt score above an unresolved one? Do group-relative advantages point where the true ones do?
+estimates         the value of every metric of one table
 hybrid_selection  selection by tests, by a score, and by both: what do test results add to a verifier?
+metric            what the registry says of one metric
 noise_floor       noise floor of the ECE: what would a perfectly calibrated verifier show on a table of this size?
 recalibration     logistic recalibration: which intercept and slope on the logit would make the scores right?
 registry          all metrics, each with its name, meaning and implementation

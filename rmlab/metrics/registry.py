@@ -5,19 +5,14 @@ prints it) follow from METRICS. To add a metric, write a Statistic (like those i
 that with all weights 1. If definitions.py gives its exact value, the Statistic gives only the intervals; the tests compare the two.
 """
 
-from dataclasses import dataclass
-
-import numpy as np
-
 from rmlab.metrics.by_patch import BestOfPatches, WeightedMajority, WithinTasksOfPatches
-from rmlab.metrics.definitions import DEFINITIONS, Report, by_k, number
-from rmlab.metrics.table import Table
+from rmlab.metrics.definitions import Report
+from rmlab.metrics.metric import Metric
 from rmlab.metrics.uncertainty import Rule
 from rmlab.metrics.weighted import (
     AdvantageMeasures,
     BestOfK,
     BestOfKAcross,
-    Combined,
     PriorCorrectedBins,
     Recalibrations,
     RowMeans,
@@ -29,30 +24,6 @@ from rmlab.metrics.weighted_sorted import ConfidenceOrder, SortedRows
 
 DISCRIMINATION, CALIBRATION, ABSTAINING = "Discrimination", "Calibration", "Abstaining"
 GRADIENT = "What the gradient sees"
-
-
-@dataclass(frozen=True)
-class Metric:
-    """name: in the report, in `ci95` and, as `eval/NAME`, in MLflow. meaning: one line.
-
-    section, label: where and how it stands in the tables of a report, a curve as a column and any other as a row; no label = not
-    there. note: beside it.
-    statistic: gives it under weights of clusters, so that it has an interval; None = it has none. rule: of that interval.
-    by_k: it is a curve over k. compared: whether its statistic holds for the weights 0 and 1 of a paired comparison too.
-    less: (metric, floor), where it is the one less the other; its interval follows from the replicates of the first.
-    """
-
-    name: str
-    meaning: str
-    section: str = ""
-    label: str = ""
-    note: str = ""
-    statistic: type[Statistic] | None = None
-    rule: Rule = Rule.PERCENTILE
-    by_k: bool = False
-    compared: bool = True
-    less: tuple[str, str] | None = None
-
 
 METRICS: tuple[Metric, ...] = (
     Metric("tasks", "tasks with a labelled attempt"),
@@ -337,29 +308,6 @@ def sections() -> dict[str, list[Metric]]:
         if metric.section:
             shown.setdefault(metric.section, []).append(metric)
     return shown
-
-
-def estimates(table: Table) -> Report:
-    """The value of every metric: by its definition, else by its statistic with weights of 1; None = undefined."""
-    measured: Report = {}
-    for definition in DEFINITIONS:
-        measured |= definition(table)
-    for metric in METRICS:
-        if metric.less is not None:
-            value, floor = (measured[name] for name in metric.less)
-            measured[metric.name] = None if value is None or floor is None else value - floor
-    missing = [metric for metric in METRICS if metric.name not in measured]
-    combined = Combined(table, list(dict.fromkeys(metric.statistic for metric in missing if metric.statistic)))
-    values = combined.values(np.ones((1, table.clusters)))
-    for metric in missing:
-        value_1 = values.get(metric.name)
-        if value_1 is None:
-            measured[metric.name] = None
-        elif metric.by_k:
-            measured[metric.name] = by_k(combined.sizes[metric.name], map(number, value_1[0]))
-        else:
-            measured[metric.name] = number(value_1[0])
-    return measured
 
 
 def markdown() -> str:

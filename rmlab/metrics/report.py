@@ -12,6 +12,7 @@ from rmlab.errors import DataError
 from rmlab.metrics import registry
 from rmlab.metrics.calibration import binned, brier, ece, log_loss, width_bin
 from rmlab.metrics.definitions import Report, number
+from rmlab.metrics.estimates import estimates
 from rmlab.metrics.noise_floor import noise_floor_task
 from rmlab.metrics.recalibration import CALIBRATORS, calibrated_across, fold_of_clusters
 from rmlab.metrics.table import Floats, Table, table
@@ -44,7 +45,7 @@ def report(
     if not len(scores):
         raise DataError("the score table has no rows: there is nothing to evaluate")
     rows = table(scores, _priors(training_prior, validation))
-    measured = registry.estimates(rows)
+    measured = estimates(rows)
     apart = None if validation is None else table(validation).scored
     measured["post_hoc"] = _post_hoc(rows, apart, folds, replicates, seed)
     measured["post_hoc_fitted_on"] = (

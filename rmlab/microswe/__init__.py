@@ -4,7 +4,6 @@ actions      the actions of an agent, and the answer to an unreadable one
 episode      one attempt, turn by turn, up to its label; the programs that the edits of a recorded attempt produced
 loading      the tasks that hold on this machine
 task         the record of a task and its file
-values       outputs as text: encoding, comparison, what is shown
 
 build        how tasks are made (`rmlab tasks build`)
 sandbox      runs untrusted code so that it can do no harm

@@ -31,8 +31,8 @@ from rmlab.errors import UsageError
 from rmlab.fingerprint import OMIT_DEFAULT
 from rmlab.microswe import actions as grammar
 from rmlab.microswe.sandbox import Outcome, Program
+from rmlab.microswe.sandbox.values import show
 from rmlab.microswe.task import Task
-from rmlab.microswe.values import show
 from rmlab.trajectories.record import ExitStatus, Message, Trajectory
 
 SHOULD, GOT, FINAL = " should return ", "got ", "final "

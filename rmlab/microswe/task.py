@@ -1,7 +1,7 @@
 """The micro-SWE task record and its file.
 
 A task is a real function with one line of it (rarely two) changed, and inputs with the original's outputs. Outputs are
-in the encoding of `rmlab.microswe.values`; inputs are Python source of the argument tuple, e.g. "([1, 2], 3)".
+in the encoding of `rmlab.microswe.sandbox.values`; inputs are Python source of the argument tuple, e.g. "([1, 2], 3)".
 """
 
 import json

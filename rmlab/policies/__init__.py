@@ -1,9 +1,11 @@
 """Policies: agents that attempt a task, one action at a time.
 
+collection       which attempts a collection consists of: of each part so many tasks, by which policies
 conversation     what a policy reads and says, as token ids; an attempt in progress
 demonstrations   learning from attempts of mixed quality: the loss on correct actions; which attempts of
                  which sets may be learned from
 engine           the records and the protocol of rollouts: actions, their tokens and log-probabilities
+engine_core      what all rollouts of an engine share: the model in its slots, its prompt, and who executes programs
 folder           a policy's model folder, written whole or not at all
 language         from a model folder to attempts (no torch: configurations read it)
 language_engine  the engine: slots that are refilled, programs run during decoding

@@ -18,20 +18,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rmlab.microswe.episode import Episode
 from rmlab.policies.conversation import ConversationInProgress
 from rmlab.policies.engine import EngineSeconds, Rollout, Sampling
+from rmlab.policies.engine_core import EngineCore
 from rmlab.policies.programs import AsyncExecutor
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory
-
-if TYPE_CHECKING:
-    from rmlab.policies.language_engine import LanguageEngine
 
 WAITING_SHARE = 8  # without overlap programs run when one slot in so many waits
 GATHER_SECONDS = 0.02  # conversations that could be read wait so long for others to join them
@@ -48,7 +45,7 @@ class RolloutSchedule:
 
     def __init__(
         self,
-        engine: "LanguageEngine",
+        engine: EngineCore,
         planned_N: Sequence[Planned],
         sampling_N: Sequence[Sampling],
         seed: int,

@@ -16,7 +16,7 @@ from typing import Any
 
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.episode import BUT, FINAL, GOT, SHOULD
-from rmlab.microswe.values import encode, show
+from rmlab.microswe.sandbox.values import encode, show
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.verifiers.prompt import OPEN_ANSWER
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rmlab.errors import DataError, StoreError
+from rmlab.fingerprint import Identity
 from rmlab.metrics.report import report
 from rmlab.microswe.loading import LoadedTasks
 from rmlab.models.tokenizer import load_tokenizer
@@ -23,7 +24,7 @@ from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_
 from rmlab.rl.reward_model import calibrator
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
-from rmlab.sweep.cells import Identity, without_keys
+from rmlab.sweep.cells import without_keys
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.parameters import parameters
 from rmlab.tracking.query import Reference

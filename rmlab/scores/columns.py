@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from rmlab.errors import UsageError
 from rmlab.scores.answer_logprobs import NoAnswer, Tokens, score_of_logprobs, score_of_pair
-from rmlab.scores.files import KEY, CsvCell, Wanted
+from rmlab.scores.wanted import KEY, CsvCell, Wanted
 from rmlab.wording import counted
 
 COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens", "patch")

@@ -6,80 +6,22 @@ dot (`verifier.p`). Text may be packed (`.csv.gz`); cells of a CSV may be separa
 """
 
 import csv
-import io
 import itertools
 import json
-import lzma
-import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.files import check_input
-from rmlab.trajectories.ingest.compression import compression, plain_name, unpacked
+from rmlab.scores.json_records import load_json, records
+from rmlab.scores.packed import not_text, opened_text
+from rmlab.scores.wanted import CsvCell, Row, Wanted
+from rmlab.trajectories.ingest.compression import plain_name
 
-KEY = "key"
 SEPARATORS = (",", "\t", ";", "|")
-
-Row = tuple[str, dict[str, Any]]
-"""Where a row stands ("line 7") and its cells."""
-
-
-class CsvCell(str):
-    """The text of a CSV cell."""
-
-    __slots__ = ()
-
-
-@dataclass
-class Wanted:
-    """What a file has to hold.
-
-    required: columns without which the file is no table. task: the one of them for which something else can stand where all
-    others are there (a record's key, one of `instead`, the row itself): who reads the rows says where nothing does. named:
-    those that the user named. read: all that are looked at. hint: what to do where one is missing. notes: what was found on
-    the way that a reader of the numbers should know.
-    """
-
-    required: Sequence[str]
-    task: str
-    read: Sequence[str]
-    hint: str
-    notes: list[str] = field(default_factory=list)
-    instead: Sequence[str] = ()
-    named: Sequence[str] = ()
-
-    def fits(self, header: Sequence[str]) -> bool:
-        """Whether the columns are there that nothing else can stand for."""
-        return all(name in header for name in self.required if name != self.task)
-
-    def inner(self, cells: dict[str, Any]) -> dict[str, Any]:
-        """The cells of a row, and those within them that are read and named with a dot."""
-        cells_within = {
-            name: value for name in self.read if name not in cells and (value := _within(cells, name)) is not _ABSENT
-        }
-        return cells | cells_within if cells_within else cells
-
-    def check(self, path: Path, header: Sequence[str], place: str = "") -> None:
-        """Raises DataError where a required column is missing or a column that is read stands there twice."""
-        missing = [name for name in self.required if name not in header]
-        for name in missing if missing != [self.task] else ():
-            if not (name == self.task and any(other in header for other in (KEY, *self.instead))):
-                shown = (", ".join(header) if all(column.isprintable() for column in header) else "nothing readable")[
-                    :200
-                ] or "none"
-                hint = "--columns names it: correct the name there." if name in self.named else self.hint
-                raise DataError(
-                    f"{path}, {place}: there is no {name!r} (there are: {shown}). {hint}"
-                    if place
-                    else f"{path} has no column {name!r} (it has: {shown}). {hint}"
-                )
-        repeated = [name for name in self.read if header.count(name) > 1]
-        if repeated:
-            raise DataError(f"{path} has {header.count(repeated[0])} columns {repeated[0]!r}: remove all but one")
 
 
 @dataclass
@@ -103,20 +45,6 @@ def header_of(path: Path, wanted: Wanted) -> list[str]:
             raise
         return noted.header
     return noted.header or list(cells)
-
-
-_ABSENT = object()
-
-
-def _within(cells: dict[str, Any], name: str) -> Any:
-    """What lies at `outer.inner` of nested objects, where a name of theirs may hold dots itself; _ABSENT where nothing does."""
-    for end in (place for place, character in enumerate(name) if character == "."):
-        outer, rest = cells.get(name[:end]), name[end + 1 :]
-        if isinstance(outer, dict):
-            cell = outer[rest] if rest in outer else _within(outer, rest)
-            if cell is not _ABSENT:
-                return cell
-    return _ABSENT
 
 
 @contextmanager
@@ -146,7 +74,7 @@ def rows_of(path: Path, wanted: Wanted) -> Generator[Row, None, None]:
     try:
         yield from reader(path, wanted)
     except UnicodeDecodeError as error:
-        raise _not_text(path) from error
+        raise not_text(path) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -212,83 +140,11 @@ def _read_jsonl(path: Path, wanted: Wanted) -> Iterator[Row]:
             yield f"line {number}", cells
 
 
-def _not_text(path: Path) -> DataError:
-    """The error of a file that is not UTF-8, with the first wrong byte of all: a reader counts from the start of its block."""
-    with opened(path) as file:
-        data = file.read()
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return DataError(f"{path} is not UTF-8 text (byte {error.start}): does its suffix name the right format?")
-    return DataError(f"{path} changed while it was being read. Run the command again.")
-
-
-def load_json(path: Path) -> Any:
-    """A whole JSON file. Raises DataError where it is none."""
-    try:
-        with opened(path) as file:
-            return json.loads(file.read().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise _not_text(path) from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not readable as JSON ({error})") from error
-
-
 def _read_json(path: Path, wanted: Wanted) -> Iterator[Row]:
-    for place, record in _records(path, load_json(path), wanted):
+    for place, record in records(path, load_json(path), wanted):
         cells = wanted.inner(record)
         wanted.check(path, list(cells), place)
         yield place, cells
-
-
-def _records(path: Path, value: Any, wanted: Wanted) -> Iterator[Row]:
-    if isinstance(value, list):
-        yield from _listed(path, value, "record")
-    elif not isinstance(value, dict):
-        raise DataError(f"{path} holds {type(value).__name__} instead of a list of records or records by their key")
-    elif all(isinstance(wanted.inner(value).get(name), list | dict) for name in wanted.required):
-        yield from _by_column(path, wanted.inner(value), wanted)
-    elif value and all(isinstance(record, dict) for record in value.values()):
-        for key, record in value.items():
-            yield f"record {key[:80]!r}", {KEY: key} | record
-    else:
-        lists = [
-            name
-            for name, records in value.items()
-            if isinstance(records, list) and records and isinstance(records[0], dict)
-        ]
-        inner = [
-            name for name in lists if all(column in wanted.inner(value[name][0]) for column in wanted.required)
-        ] or lists
-        if len(inner) != 1:
-            shown = ", ".join(value)
-            raise DataError(
-                f"{path} has {len(inner) or 'no'} lists of records (it has: "
-                f"{shown[:200] if shown.isprintable() else 'nothing readable'}). {wanted.hint}"
-            )
-        wanted.notes.append(f"records are those of {inner[0]!r}")
-        yield from _listed(path, value[inner[0]], f"{inner[0]}, record")
-
-
-def _listed(path: Path, records: list[Any], what: str) -> Iterator[Row]:
-    for number, record in enumerate(records, 1):
-        if not isinstance(record, dict):
-            raise DataError(f"{path}, {what} {number}: {type(record).__name__} instead of an object")
-        yield f"{what} {number}", record
-
-
-def _by_column(path: Path, value: dict[str, Any], wanted: Wanted) -> Iterator[Row]:
-    """Lists by column, or values by index by column, as data frames are written."""
-    columns = {name: value[name] for name in wanted.read if isinstance(value.get(name), list | dict)}
-    lengths = {name: len(cells) for name, cells in columns.items()}
-    if len(set(lengths.values())) > 1 or len({type(cells) for cells in columns.values()}) > 1:
-        raise DataError(f"{path}: its columns differ in length or type: {lengths}")
-    first = next(iter(columns.values()))
-    for number, index in enumerate(first if isinstance(first, dict) else range(len(first)), 1):
-        try:
-            yield f"record {number}", {name: cells[index] for name, cells in columns.items()}
-        except KeyError as error:
-            raise DataError(f"{path}, record {number}: a column has no entry {str(index)[:80]!r}") from error
 
 
 def _read_parquet(path: Path, wanted: Wanted) -> Iterator[Row]:
@@ -330,22 +186,3 @@ READERS: dict[str, Callable[[Path, Wanted], Iterator[Row]]] = {
     ".json": _read_json,
     ".parquet": _read_parquet,
 }
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The content of a file, unpacked where it is packed. Raises DataError where it cannot be unpacked."""
-    with path.open("rb") as packed:
-        kind = compression(packed.peek(8))
-        try:
-            with unpacked(packed, kind) if kind else packed as plain:
-                yield plain
-        except (EOFError, zlib.error, lzma.LZMAError) as error:
-            raise DataError(f"{path} cannot be unpacked ({error}). Write or fetch it again.") from error
-
-
-@contextmanager
-def opened_text(path: Path) -> Iterator[IO[str]]:
-    """The same as text, line ends as they are."""
-    with opened(path) as plain:
-        yield io.TextIOWrapper(io.BufferedReader(plain), encoding="utf-8-sig", newline="")  # type: ignore[type-var]

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from rmlab.errors import DataError
-from rmlab.scores.files import one_line_errors, opened
+from rmlab.scores.files import one_line_errors
+from rmlab.scores.packed import opened
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import ScoreTable
 from rmlab.trajectories.ingest.compression import plain_name

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from rmlab.errors import DataError
 from rmlab.scores.columns import TESTS, ColumnNames, Reader
-from rmlab.scores.files import CsvCell, header_of, one_line_errors, rows_of
+from rmlab.scores.files import header_of, one_line_errors, rows_of
 from rmlab.scores.own_tables import own_table
 from rmlab.scores.scores import Scores, cluster_of, patch_hash
+from rmlab.scores.wanted import CsvCell
 from rmlab.trajectories.labels.statement import stated_outcome
 from rmlab.wording import counted
 

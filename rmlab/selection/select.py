@@ -10,13 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from functools import cached_property
-from math import floor, isfinite
+from math import isfinite
 from typing import Any, Generic, Protocol, TypeVar
 
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import OMIT_DEFAULT, UNHASHED
-from rmlab.selection.apportionment import apportion
+from rmlab.selection.shares import Key, ShareNode
 from rmlab.trajectories.record import Split
 
 SEMANTICS = 1
@@ -70,9 +69,6 @@ class Candidate(Protocol):
 
 
 Row = TypeVar("Row", bound=Candidate)
-Key = tuple[str, str, str]
-"""(label, policy, source)"""
-
 RESOLVED, UNRESOLVED = "resolved", "unresolved"
 AS_POOL = "pool"
 """The label ratio of what is there."""
@@ -210,64 +206,14 @@ def draw_order(seed: int, trajectory_id: str) -> bytes:
     return hashlib.sha256(f"{seed} {trajectory_id}".encode()).digest()
 
 
-@dataclass(frozen=True, eq=False)
-class _Node:
-    """A step of the apportionment: its rows are shared out to its children by weight; a leaf is one stratum."""
-
-    key: tuple[str, ...]
-    there: int
-    children: tuple["_Node", ...] = ()
-    weights: tuple[Fraction, ...] = ()
-
-    @cached_property
-    def share_of(self) -> dict["_Node", Fraction]:
-        """Each child's share of this node's rows; children that get nothing are left out."""
-        total = sum(self.weights, Fraction(0))
-        return {c: w / total for c, w in zip(self.children, self.weights, strict=True) if w}
-
-    @cached_property
-    def capacity(self) -> int:
-        """The largest number of rows whose exact shares are all there.
-
-        A share is never rounded up past a whole number of rows that is there, so what is within capacity can be filled.
-        """
-        if not self.children:
-            return self.there
-        return min((floor(c.capacity / share) for c, share in self.share_of.items()), default=0)
-
-    @property
-    def tightest(self) -> "_Node":
-        """The node that sets the capacity: the first on the way down whose own rows are what is short."""
-        if not self.children or not self.share_of or self.capacity == self.there:
-            return self
-        return min(self.share_of, key=lambda c: c.capacity / self.share_of[c]).tightest
-
-    def fill(self, total: int) -> dict[Key, int]:
-        """Rows of each stratum at a total within capacity."""
-        if not self.children:
-            label, policy, source = self.key
-            return {(label, policy, source): total}
-        given = apportion(total, dict(zip(self.children, self.weights, strict=True))) if total else {}
-        return {key: n for c in self.children for key, n in c.fill(given.get(c, 0)).items()}
-
-    def shares(self) -> dict[Key, Fraction]:
-        """Exact share of each stratum in the whole."""
-        if not self.children:
-            label, policy, source = self.key
-            return {(label, policy, source): Fraction(1)}
-        return {
-            key: share * self.share_of.get(c, Fraction(0)) for c in self.children for key, share in c.shares().items()
-        }
-
-
-def _plan(config: DataConfig, counts: Mapping[Key, int]) -> _Node:
+def _plan(config: DataConfig, counts: Mapping[Key, int]) -> ShareNode:
     """The tree of labels, policies and sources over what is there (after the filter)."""
     policies = sorted({policy for _, policy, _ in counts})
     sources = sorted({source for _, _, source in counts})
     _check_weights("data.policies", config.policies, policies)
     _check_weights("data.sources", config.sources, sources)
 
-    def weights(asked: Mapping[str, float], nodes: tuple[_Node, ...]) -> tuple[Fraction, ...]:
+    def weights(asked: Mapping[str, float], nodes: tuple[ShareNode, ...]) -> tuple[Fraction, ...]:
         if not asked:
             return tuple(Fraction(node.there) for node in nodes)
         return tuple(Fraction(str(asked.get(node.key[-1], 0))) for node in nodes)
@@ -276,14 +222,16 @@ def _plan(config: DataConfig, counts: Mapping[Key, int]) -> _Node:
     for label in (RESOLVED, UNRESOLVED):
         of_label = []
         for policy in policies:
-            leaves = tuple(_Node((label, policy, source), counts.get((label, policy, source), 0)) for source in sources)
-            of_label.append(_Node((label, policy), _rows(leaves), leaves, weights(config.sources, leaves)))
-        labels.append(_Node((label,), _rows(of_label), tuple(of_label), weights(config.policies, tuple(of_label))))
+            leaves = tuple(
+                ShareNode((label, policy, source), counts.get((label, policy, source), 0)) for source in sources
+            )
+            of_label.append(ShareNode((label, policy), _rows(leaves), leaves, weights(config.sources, leaves)))
+        labels.append(ShareNode((label,), _rows(of_label), tuple(of_label), weights(config.policies, tuple(of_label))))
     there = (labels[0].there, labels[1].there)
-    return _Node((), _rows(labels), tuple(labels), label_weights(config.label_ratio, there))
+    return ShareNode((), _rows(labels), tuple(labels), label_weights(config.label_ratio, there))
 
 
-def _rows(nodes: Iterable[_Node]) -> int:
+def _rows(nodes: Iterable[ShareNode]) -> int:
     return sum(node.there for node in nodes)
 
 
@@ -323,7 +271,7 @@ def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> No
         raise UsageError(f"{key}={dict(asked)}: weights must be at least 0, and one of them above 0")
 
 
-def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int], is_cut: bool = False) -> str:
+def _complaint(config: DataConfig, plan: ShareNode, had: Mapping[Key, int], is_cut: bool = False) -> str:
     """Why the total cannot be filled: what is there, what that allows, what to change."""
     if not had:
         return (

@@ -3,13 +3,15 @@
 cells           config_hash and control_hash of a run
 dry_run         what a sweep would do, and how two of its cells differ
 factors         named choices and the configuration keys they own
-multirun        Hydra's own multirun of a program (`rmlab train -m`); our launchers by name; one run by itself, beside sweeps
+launch          a sweep is launched, resumed, or only described
+own_launchers   our own launchers by name
 plan            the cells of a sweep
 progress_table  the state of a sweep, as one live table or as lines; the time left
 request         the request on the command line or to Hydra's sweeper, and the cells that follow
 scheduler       the fork server and what cells share; then each unfinished cell, exactly once
 search          a running search: trials become cells, and their runs' metrics are reported to the study
 search_spec     the search section of a sweep file: space, objectives, trials
+single_run      one run by itself, outside a sweep
 spec            sweeps/NAME.yaml: the question, the levels, and what their names mean
 study           which settings were tried and what to try next: Optuna, shared with other searches
 study_identity  which studies there are: the name of a study covers what makes its trials comparable

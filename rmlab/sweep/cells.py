@@ -6,10 +6,9 @@ may be drawn as one line.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from rmlab.fingerprint import fingerprint, hashed_plain, hashed_values
+from rmlab.fingerprint import Identity, fingerprint, hashed_plain, hashed_values
 from rmlab.sweep.factors import Factor
 from rmlab.training.config import Match, TrainingConfig, canonical
 
@@ -17,19 +16,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 SEED = "seed"
-
-
-@dataclass(frozen=True)
-class Identity:
-    """config_hash: of the run. control_hash: of what it shares with the runs it is compared with.
-
-    control, parts: what was hashed for the latter and for the former, to show in which key two runs differ.
-    """
-
-    config_hash: str
-    control_hash: str
-    control: Mapping[str, Any] = field(repr=False)
-    parts: Mapping[str, Any] = field(repr=False)
 
 
 def identify(

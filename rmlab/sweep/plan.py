@@ -8,7 +8,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rmlab.configuration import with_values
 from rmlab.errors import RmlabError, UsageError
-from rmlab.sweep.cells import SEED, Identity
+from rmlab.fingerprint import Identity
+from rmlab.sweep.cells import SEED
 from rmlab.sweep.spec import SweepSpec
 from rmlab.tracking.parameters import asked_keys, differing_keys
 from rmlab.wording import counted

@@ -6,6 +6,7 @@ dataset      the data of cells: the pool and its parts as token ids, read and va
              launcher
 encoding     text to token ids, once for all cells; what does not fit the context
 evaluation   score tables, reports and baselines of one verifier, and what a run or a fold leaves in the store
+fold_report  what the verifiers of all folds leave in the store together
 judge_model  any local model as a verifier: a language model or a classification head
 judge_prompt  how such a model is prompted: template, chat template, answer words
 lengths      how many trajectories fit a context
@@ -16,6 +17,7 @@ out_of_fold  one verifier per fold of repositories; their scores as one table
 per_turn     the score after every turn
 prompt       the one renderer: trajectory to text; which turns a prompt shows; a check that no prompt holds its outcome
 scoring      scores by batches of tokens
+tracked      the tracked run that trains a verifier, opened; how long one took before
 training     chooses the training set and trains a model on it
 truncation   cuts observations in the middle, and counts what was cut
 verifier     a model, its tokenizer and its prompt settings, as one folder

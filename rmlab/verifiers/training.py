@@ -17,12 +17,12 @@ from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, OverLength
 
 if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
+    from rmlab.tracking.fold_logger import FoldLogger
     from rmlab.tracking.run import RunLogger
     from rmlab.training.loop import Trained
     from rmlab.training.ranks import Ranks
     from rmlab.verifiers.answer import AnswerTokens
     from rmlab.verifiers.dataset import VerifierData
-    from rmlab.verifiers.evaluation import FoldLogger
     from rmlab.verifiers.objective import TrainingSet
     from rmlab.verifiers.verifier import Verifier
 
@@ -48,6 +48,11 @@ class VerifierSettings:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     runtime: SeveralGpusRuntimeConfig = field(default_factory=SeveralGpusRuntimeConfig)
+
+
+def run_name(settings: VerifierSettings) -> str:
+    """Of the tracked run: the cell's, else what it trains on."""
+    return settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
 
 
 def check_fits(settings: VerifierSettings) -> None:

@@ -55,11 +55,6 @@ def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="
         run.artifact(folder / "scores.parquet")
 
 
-@pytest.fixture
-def store(runs_folder):
-    return Store.open(None)
-
-
 @pytest.mark.slow
 def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     for seed in (0, 1):

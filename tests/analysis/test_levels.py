@@ -1,98 +1,15 @@
-"""Levels beside the baseline, from a real store: table, figure, command; what may be said and what not."""
+"""Levels beside the baseline, from a real store: table and figure; what may be said and what not."""
 
 import csv
-import json
-import shutil
-from functools import cache
 
-import numpy as np
 import pytest
 
 from analysis import differences, discrimination_calibration, level_tests, level_words, rm_at_k, style, sweep_table
-from analysis.tracked import group_runs
-from rmlab.commands import compare_levels as command
-from rmlab.commands.compare_levels import compare_halves
 from rmlab.commands.figures import draw_figures
-from rmlab.errors import DataError, UsageError
-from rmlab.fingerprint import fingerprint
-from rmlab.metrics.report import report
 from rmlab.metrics.sweep_levels import FAMILY, compare_levels
-from rmlab.scores.scores import Scores
-from rmlab.scores.writing import write_score_table
-from rmlab.tracking.bundles.exporting import export_runs
-from rmlab.tracking.query import runs
-from rmlab.tracking.run import RunLogger
-from rmlab.tracking.store import Store
-from tests.command_line import rmlab_here
+from tests.analysis.level_runs import the_group, track
 
 pytestmark = pytest.mark.usefixtures("small_pictures")
-
-TASKS = 24
-
-
-@cache
-def measured(seed, quality, place):
-    """Scores and their report: the labels and the luck of attempts are those of all runs, noise and quality its own."""
-    rng = np.random.default_rng(0)
-    label, shared = rng.random(TASKS * 4) < 0.5, rng.normal(size=TASKS * 4)
-    own = np.random.default_rng([seed, place]).normal(0, 0.4, TASKS * 4)
-    names = np.repeat([f"t{i}" for i in range(TASKS)], 4)
-    scores = Scores.of(names, 1 / (1 + np.exp(-(quality * (label - 0.5) + shared + own))), label)
-    return scores, report(scores, replicates=20)
-
-
-def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="", control="c0"):
-    """One verifier run."""
-    scores, found = measured(seed, quality, place)
-    write_score_table(folder / "scores.parquet", scores)
-    tags = {
-        "sweep": factor,
-        "preset": "smoke",
-        "factor": factor,
-        "level": level,
-        "arm": arm,
-        "baseline": baseline,
-        "place": str(place),
-        "config_hash": fingerprint([factor, level, seed, arm, control]),
-        "control_hash": control,
-    }
-    with RunLogger.start(
-        store, factor, f"{factor}={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}
-    ) as run:
-        run.json("report.json", found)
-        run.json("baselines.json", {})
-        run.artifact(folder / "scores.parquet")
-    return scores
-
-
-@pytest.fixture
-def store(runs_folder):
-    return Store.open(None)
-
-
-@pytest.fixture(scope="module")
-def one_sweep(tmp_path_factory, empty_database):
-    """A folder whose store has a sweep of words: `good` is better than the baseline, `same` is not. And the scores of its runs."""
-    folder = tmp_path_factory.mktemp("runs")
-    shutil.copy(empty_database, folder / "mlflow.db")
-    store = Store.open(f"sqlite:///{folder / 'mlflow.db'}")
-    return folder, {
-        (level, seed): track(store, folder, "mixture", level, seed, quality, place=place, baseline="usual")
-        for place, (level, quality) in enumerate([("usual", 1.0), ("good", 6.0), ("same", 1.0)])
-        for seed in range(3)
-    }
-
-
-@pytest.fixture
-def words(one_sweep, monkeypatch):
-    """The store with that sweep, which tests read and leave as it is."""
-    monkeypatch.setenv("RMLAB_RUNS", str(one_sweep[0]))
-    return Store.open(None)
-
-
-def the_group(store, sweep="mixture"):
-    [group] = [g for g in group_runs(runs(store, tags={"kind": "verifier"})) if g.sweep == sweep]
-    return group
 
 
 def test_the_table_and_the_csv_say_what_the_test_says(words, one_sweep):
@@ -206,74 +123,6 @@ def test_no_difference_shown_states_its_power(words):
     assert level_tests.power_note(group) in level_words.answer(group)
     row = next(row for row in sweep_table.rows(group) if row["level"] == "same")
     assert row["auc_within_task_detectable"] == same.detectable
-
-
-def test_two_levels_on_the_command_line(words, tmp_path, capsys):
-    compare = command.compare_levels
-    found = compare("mixture=good", "usual", "mixture")
-    group = the_group(words)
-    assert (found["a"], found["b"], found["family"]) == ("good", "usual", 6)
-    assert {t["metric"]: t["p_holm"] for t in found["tests"]} == {m: group.tests["", "good", m].p_holm for m in FAMILY}
-    shown = capsys.readouterr().out
-    assert "higher" in shown
-    assert "B = usual is the baseline: p (Holm) is corrected over the 6 tests of all levels against usual" in shown
-    other = compare("usual", "good", "mixture", as_json=True)
-    assert other == found, "the verdict of the sweep's pages, whichever is named first"
-    said = capsys.readouterr()
-    assert said.err == "usual is the sweep's baseline, so it is B here, and good is A\n"
-    assert json.loads(said.out) == other
-    others = compare("same", "good", "mixture")
-    assert (others["a"], others["b"]) == ("same", "good"), "of others the second one is the baseline"
-    capsys.readouterr()
-    export_runs(words, tmp_path / "b.zip", show=False)
-    assert compare("good", "usual", "mixture", source=str(tmp_path / "b.zip")) == found
-    wrong = {
-        ("x", "usual", "mixture"): "mixture=x has no finished run",
-        ("good", "usual", "nothing"): "sweeps: mixture",
-        ("good", "usual", "mixtur"): r"\(did you mean mixture\?\)",
-        ("scale=1", "usual", "mixture"): "varies mixture, not scale",
-        ("good", "good", "mixture"): "are the same level",
-    }
-    for arguments, said in wrong.items():
-        with pytest.raises(UsageError, match=said):
-            compare(*arguments)
-    with pytest.raises(UsageError, match="at preset demo; presets: smoke"):
-        compare("good", "usual", "mixture", preset="demo")
-
-
-def test_of_several_controls_the_last_that_has_both_levels_is_compared(store, tmp_path):
-    for level, place, control in (("usual", 0, "c0"), ("good", 1, "c0"), ("usual", 0, "later")):
-        for seed in range(3):
-            track(store, tmp_path, "mixture", level, seed, 1.0, place=place, baseline="usual", control=control)
-    assert command.compare_levels("good", "mixture=usual", "mixture", as_json=True)["control_hash"] == "c0"
-    with pytest.raises(UsageError, match=r"mixture=good has no finished run .*levels: usual"):
-        command.compare_levels("good", "none", "mixture")
-
-
-def test_the_seeds_of_one_level_against_each_other(store, tmp_path, capsys):
-    for seed in range(6):
-        track(store, tmp_path, "aa", "64", seed, 1.0, place=seed, baseline="64")
-    found = compare_halves("aa")
-    assert (found["seeds"], found["splits"]) == ([0, 1, 2, 3, 4, 5], 10)
-    assert {t["metric"] for t in found["declared"]} == set(FAMILY)
-    assert "seeds [3, 4, 5] against seeds [0, 1, 2]" in capsys.readouterr().out
-    track(store, tmp_path, "aa", "128", 0, 1.0, place=9, baseline="64")
-    with pytest.raises(UsageError, match="has the levels 64, 128: name one"):
-        compare_halves("aa")
-    with pytest.raises(DataError, match="1 seeds do not make two halves"):
-        compare_halves("aa", level="128")
-
-
-def test_wrong_calls_are_one_line(store):
-    for arguments in (
-        ["compare"],
-        ["compare", "a"],
-        ["compare", "a", "b", "--halves", "--sweep", "aa"],
-        ["compare", "--halves"],
-    ):
-        code, _, err = rmlab_here(*arguments)
-        assert (code, err.count("\n")) == (2, 1)
-        assert "rmlab: name what to compare" in err
 
 
 def test_the_papers_values_are_those_of_the_notes_and_never_on_our_axes(store, tmp_path):

@@ -50,11 +50,6 @@ REPORT = {
 }
 
 
-@pytest.fixture
-def store(runs_folder: Path) -> Store:
-    return Store.open(None)
-
-
 def track(store: Store, *, name: str = "good", params: dict[str, Any] | None = None, **tags: str) -> None:
     with RunLogger.start(
         store,

@@ -142,11 +142,6 @@ def track(store: Store, number: int, reward: str, seed: int, quality: float) -> 
             )
 
 
-@pytest.fixture
-def store(runs_folder: Path) -> Store:
-    return Store.open(None)
-
-
 def rows(path: Path) -> list[dict[str, Any]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))

@@ -86,11 +86,6 @@ def track(store: Store, folder: Path, evidence: str = "final", seed: int = 0, ta
             run.artifact(folder / f"look_{step:05d}.parquet", "attempts")
 
 
-@pytest.fixture
-def store(runs_folder: Path) -> Store:
-    return Store.open(None)
-
-
 def found(store: Store) -> list[PolicyRun]:
     return policy_runs(runs(store))
 

@@ -11,10 +11,10 @@ import yaml
 
 from rmlab.commands.common import PROGRAMS_OF, complete_overrides, complete_sweep, groups, sweep_names
 from rmlab.commands.experiments import app, collect, rl, train
+from rmlab.commands.multirun import multirun
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.paths import CONF, REPOSITORY, STARTER
-from rmlab.sweep.multirun import multirun
 from rmlab.sweep.request import read_request
 from tests.command_line import rmlab_here
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rmlab.commands.multirun import multirun
 from rmlab.launchers import local
 from rmlab.launchers.gpus import Gpus
 from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.launchers.local import LocalLauncher
-from rmlab.sweep.multirun import multirun
 from rmlab.sweep.request import make_plan
 from rmlab.sweep.scheduler import SweepOutcome, run_cells
 from rmlab.tracking.query import runs

@@ -1,5 +1,3 @@
-from itertools import combinations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,20 +13,11 @@ from rmlab.metrics.best_of_k import (
 )
 from rmlab.metrics.table import table
 from rmlab.scores.scores import Scores
+from tests.metrics.enumeration import best_by_enumeration
 
 nan = float("nan")
 attempt = st.tuples(st.sampled_from([0.0, 0.2, 0.2, 0.9, 1.0, nan]), st.booleans())
 attempts = st.lists(attempt, min_size=1, max_size=7)
-
-
-def by_enumeration(score, label, k):
-    """The label of the best, averaged over every subset of k; the best of a tie is its mean."""
-    score = [-np.inf if np.isnan(s) else s for s in score]
-    picks = []
-    for draw in combinations(range(len(score)), min(k, len(score))):
-        best = max(score[i] for i in draw)
-        picks.append(np.mean([label[i] for i in draw if score[i] == best]))
-    return np.mean(picks)
 
 
 def rm_at_k(score, label, k):
@@ -44,13 +33,13 @@ def pass_at_k(label, k):
 @given(attempts, st.integers(1, 8))
 def test_rm_at_k_equals_enumeration(rows, k):
     score, label = zip(*rows, strict=True)
-    assert rm_at_k(score, label, k) == pytest.approx(by_enumeration(score, label, k), abs=1e-12)
+    assert rm_at_k(score, label, k) == pytest.approx(best_by_enumeration(score, label, k), abs=1e-12)
 
 
 @given(attempts, st.integers(1, 8))
 def test_pass_at_k_is_rm_at_k_of_a_perfect_score(rows, k):
     label = [row[1] for row in rows]
-    assert pass_at_k(label, k) == pytest.approx(by_enumeration(np.array(label, dtype=float), label, k), abs=1e-12)
+    assert pass_at_k(label, k) == pytest.approx(best_by_enumeration(np.array(label, dtype=float), label, k), abs=1e-12)
 
 
 @given(st.lists(attempts, min_size=1, max_size=5), st.randoms())

@@ -16,6 +16,7 @@ from rmlab.pages.report_page import report_page
 from rmlab.pages.report_tables import show
 from rmlab.scores.scores import Scores
 from rmlab.verifiers.evaluation import log_report
+from tests.metrics.enumeration import best_by_enumeration
 
 nan = float("nan")
 attempt = st.tuples(
@@ -34,15 +35,6 @@ def weighted_by_enumeration(rows, k):
             sums.setdefault(patch, []).append(score)
         total = {p: round(np.nansum(s), 9) if not np.isnan(s).all() else -1.0 for p, s in sums.items()}
         picks.append(np.mean([label_of[p] for p, t in total.items() if t == max(total.values())]))
-    return np.mean(picks)
-
-
-def best_by_enumeration(score, label, k):
-    score = [-np.inf if np.isnan(s) else s for s in score]
-    picks = []
-    for draw in combinations(range(len(score)), min(k, len(score))):
-        best = max(score[i] for i in draw)
-        picks.append(np.mean([label[i] for i in draw if score[i] == best]))
     return np.mean(picks)
 
 

@@ -76,63 +76,33 @@ def attempt(task, number, resolved, split):
     )
 
 
+def write_scores(path, attempts):
+    """A score table that gives every attempt the same score."""
+    rows = [
+        {"task_id": t.task_id, "trajectory_id": t.trajectory_id, "policy": "p", "score": 0.5, "resolved": t.resolved}
+        for t in attempts
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
 def test_baselines_stand_beside_where_the_trajectories_are_given(capsys, tmp_path):
     judged = [attempt(f"t{i}", j, (i + j) % 3 == 0, "evaluation") for i in range(6) for j in range(4)]
     pool = write_trajectories(
         tmp_path / "pool.parquet", [*judged, *(attempt(f"v{i}", 0, i % 2 == 0, "validation") for i in range(6))]
     )
     path = tmp_path / "scores.jsonl"
-    path.write_text(
-        "\n".join(
-            json.dumps(
-                {
-                    "task_id": t.task_id,
-                    "trajectory_id": t.trajectory_id,
-                    "policy": "p",
-                    "score": 0.5,
-                    "resolved": t.resolved,
-                }
-            )
-            for t in judged
-        )
-    )
+    write_scores(path, judged)
     evaluate([path], True, trajectories=tmp_path / "pool.parquet")
     baselines = json.loads(capsys.readouterr().out)["baselines"]
     assert baselines["oracle"]["auc_within_task"] == 1.0
     assert baselines["random"]["auc_within_task"] == 0.5
     assert "reason" in baselines["policy_likelihood"]
     assert baselines["shape"]["rm_at_k"]
-    path.write_text(
-        "\n".join(
-            json.dumps(
-                {
-                    "task_id": t.task_id,
-                    "trajectory_id": t.trajectory_id,
-                    "policy": "p",
-                    "score": 0.5,
-                    "resolved": t.resolved,
-                }
-            )
-            for t in pool.trajectories
-        )
-    )
+    write_scores(path, pool.trajectories)
     evaluate([path], True, trajectories=tmp_path / "pool.parquet")
     baselines = json.loads(capsys.readouterr().out)["baselines"]
     assert "reason" in baselines["shape"], "nothing is fitted on the tasks that it is judged on"
-    path.write_text(
-        "\n".join(
-            json.dumps(
-                {
-                    "task_id": t.task_id,
-                    "trajectory_id": t.trajectory_id,
-                    "policy": "p",
-                    "score": 0.5,
-                    "resolved": t.resolved,
-                }
-            )
-            for t in judged
-        )
-    )
+    write_scores(path, judged)
     evaluate([path], False, trajectories=tmp_path / "pool.parquet")
     assert "Without a verifier" in capsys.readouterr().out
     write_trajectories(tmp_path / "other.parquet", pool.trajectories[:3])

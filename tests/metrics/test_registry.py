@@ -9,7 +9,7 @@ import pytest
 
 from rmlab.metrics import registry
 from rmlab.metrics.compare import compare
-from rmlab.metrics.registry import Metric
+from rmlab.metrics.metric import Metric
 from rmlab.metrics.report import report
 from rmlab.metrics.table import Floats, Table, ratio, sum_by
 from rmlab.metrics.weighted import Statistic, Values

@@ -10,30 +10,12 @@ from rmlab.microswe.build.clusters import demonstration_split
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 from rmlab.paths import STARTER
 from rmlab.trajectories.record import Split
-
-ONE = Task(
-    "hand/f/0",
-    "hand.f",
-    "hand",
-    "hand",
-    "c0",
-    "rl",
-    "f",
-    "",
-    "def f(x):\n    return x",
-    "def f(x):\n    return -x",
-    (2,),
-    ("sign",),
-    ("(1,)",),
-    ("1",),
-    0,
-    0.5,
-)
+from tests.hand_task import NEGATED
 
 
 def of(cluster: str, number: int, part: Split = "rl") -> list[Task]:
     return [
-        replace(ONE, task_id=f"hand/{cluster}/{i}", function_id=f"hand.{cluster}", cluster=cluster, part=part)
+        replace(NEGATED, task_id=f"hand/{cluster}/{i}", function_id=f"hand.{cluster}", cluster=cluster, part=part)
         for i in range(number)
     ]
 

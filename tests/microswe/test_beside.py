@@ -19,7 +19,8 @@ from rmlab.microswe.build.extension import (
     read_base_tasks,
 )
 from rmlab.microswe.build.functions import Collection, Function
-from rmlab.microswe.loading import held_tasks, joined_tasks, read_joined
+from rmlab.microswe.build.joined import joined_tasks, read_joined
+from rmlab.microswe.loading import held_tasks
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import STARTER
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmlab.microswe.values import CHARS, DRAWN, Unencodable, encode, is_value, raised, same, show
+from rmlab.microswe.sandbox.values import CHARS, DRAWN, Unencodable, encode, is_value, raised, same, show
 
 hashable = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=4) | st.fractions()

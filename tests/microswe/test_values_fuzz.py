@@ -9,7 +9,7 @@ import pytest
 
 from rmlab.microswe.sandbox import LEVELS, Limits, Program, Sandbox
 from rmlab.microswe.sandbox.records import Result
-from rmlab.microswe.values import encode, is_value, raised, same, show
+from rmlab.microswe.sandbox.values import encode, is_value, raised, same, show
 
 TAGS = [
     "tuple", "deque", "set", "frozenset", "dict_keys", "dict_values", "dict_items", "dict", "Counter", "defaultdict",

@@ -11,6 +11,7 @@ from rmlab.errors import UsageError
 from rmlab.microswe.episode import Edits, EnvironmentConfig, Evidence
 from rmlab.microswe.task import read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import CONF, STARTER
+from rmlab.policies.collection import choose
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import read_trajectories
@@ -239,13 +240,13 @@ def test_a_dry_run_says_what_would_be_collected_and_makes_nothing(collect, tmp_p
         collect.dry_run([*small, f"output={tmp_path / 'set.parquet'}", "parts.validation.tasks=4000"])
 
 
-def test_tasks_are_drawn_one_of_every_cluster_first(collect):
+def test_tasks_are_drawn_one_of_every_cluster_first():
     tasks = [t for t in read_tasks(STARTER / "tasks.parquet")[0] if t.part == "verifier"]
     clusters = len({t.cluster for t in tasks})
-    chosen = collect.choose(tasks, clusters, seed=0)
+    chosen = choose(tasks, clusters, seed=0)
     assert len({t.cluster for t in chosen}) == clusters
-    assert chosen == collect.choose(list(reversed(tasks)), clusters, seed=0)
-    assert collect.choose(tasks, None, seed=1)[:5] != chosen[:5]
+    assert chosen == choose(list(reversed(tasks)), clusters, seed=0)
+    assert choose(tasks, None, seed=1)[:5] != chosen[:5]
 
 
 def test_every_environment_composes():

@@ -8,25 +8,9 @@ from rmlab.microswe.task import Task
 from rmlab.policies.demonstrations import DemonstrationsConfig, attempts_to_learn_from
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
+from tests.hand_task import NEGATED
 
-TASK = Task(
-    "hand/f/0",
-    "hand.f",
-    "hand",
-    "hand",
-    "elsewhere",
-    "rl",
-    "f",
-    "",
-    "def f(x):\n    return x",
-    "def f(x):\n    return -x",
-    (2,),
-    ("sign",),
-    ("(1,)",),
-    ("1",),
-    0,
-    0.5,
-)
+TASK = replace(NEGATED, cluster="elsewhere")
 ISSUE = "f(1) should return 1 but got -1\n1 def f(x):\n2     return -x"
 
 

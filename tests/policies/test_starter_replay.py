@@ -3,12 +3,13 @@
 import pytest
 from omegaconf import OmegaConf
 
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.microswe.episode import Edits, EnvironmentConfig, Episode, expected_value, issue
 from rmlab.microswe.loading import prove
+from rmlab.microswe.sandbox.values import show
 from rmlab.microswe.task import read_tasks
-from rmlab.microswe.values import show
 from rmlab.paths import STARTER
+from rmlab.policies.collection import planned_attempts
 from rmlab.policies.programs import Executor
 from rmlab.policies.rollout import rollout
 from rmlab.policies.scripted import make_policy
@@ -63,14 +64,14 @@ def test_shipped_attempts_replay_to_the_same_words_and_labels(sandbox, shipped, 
 
 def test_scripts_make_the_shipped_attempts_again(sandbox, shipped, starter_tasks):
     """At a few tasks: the whole set, by `rmlab collect`, takes minutes."""
-    collect = load_program("collect")
     few = [
         f"parts.{part}.tasks={n}"
         for part, n in (("supervised", 8), ("verifier", 4), ("validation", 0), ("evaluation", 1))
     ]
     settings = OmegaConf.to_object(compose("collect", few))
     policies = {name: make_policy(name, script) for name, script in settings.policy.items()}
-    planned = [one for task in collect.planned_attempts(starter_tasks, settings) for one in task]
+    tasks = planned_attempts(starter_tasks, settings.parts, settings.names, settings.seed)
+    planned = [one for task in tasks for one in task]
     made = rollout(planned, policies, sandbox, settings.environment, settings.seed)
     by_id = {t.trajectory_id: t for t in shipped[1].trajectories}
     assert len(made) == 8 * 6 + 4 * 6 * 2 + 16 * 2

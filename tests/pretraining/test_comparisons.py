@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmlab.microswe.values import encode
+from rmlab.microswe.sandbox.values import encode
 from rmlab.paths import REPOSITORY
 from rmlab.pretraining.comparisons import OTHER, QUESTIONS, SAME, Comparison, _parts, comparisons, differ
 from rmlab.trajectories.record import Message

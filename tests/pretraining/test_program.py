@@ -12,6 +12,7 @@ from rmlab.errors import UsageError
 from rmlab.models.load import load_model
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.pretraining.corpus import Corpus, Document, Kind, write_corpus
+from rmlab.pretraining.rows import base_tokenizer, packed
 from rmlab.tracking.store import Store
 from rmlab.verifiers.prompt import OPEN_ANSWER
 
@@ -73,8 +74,8 @@ def test_a_folder_with_weights_tokenizer_and_record_and_a_run_that_holds_it(corp
 def test_episodes_do_not_ask_what_follows_them(corpus):
     program = load_program("pretrain")
     config = replace(program.LanguageConfig(), context=64, held_out=0.0)
-    tokenizer = program.base_tokenizer(corpus, program.ModelConfig())
-    rows, _ = program.packed(corpus, tokenizer, config)
+    tokenizer = base_tokenizer(corpus, program.ModelConfig())
+    rows, _ = packed(corpus, tokenizer, config)
     behind = tokenizer.encode([OPEN_ANSWER])[0]
     for ids, target in zip(rows.ids_RT, rows.target_RT, strict=True):
         for at in range(len(behind) - 1, len(ids)):

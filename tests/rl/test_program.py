@@ -8,11 +8,12 @@ import pytest
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.microswe.loading import held_tasks, joined_tasks
+from rmlab.fingerprint import Identity
+from rmlab.microswe.build.joined import joined_tasks
+from rmlab.microswe.loading import held_tasks
 from rmlab.microswe.task import write_tasks
 from rmlab.paths import CONF
 from rmlab.rl.rewards import REWARDS
-from rmlab.sweep.cells import Identity
 from rmlab.sweep.request import make_plan
 from tests.rl.conftest import write_verifier
 from tests.rl.easy_family import easy_task

@@ -12,6 +12,7 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.metrics.best_of_k import rm_curve_across
 from rmlab.metrics.table import table
 from rmlab.scores.scores import Scores
+from rmlab.tracking.fold_logger import FoldLogger
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -21,7 +22,6 @@ from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.config import PromptConfig
 from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded
-from rmlab.verifiers.evaluation import FoldLogger
 from rmlab.verifiers.out_of_fold import fold_baselines, of_policies, pooled
 
 # By repository: (resolved by p, resolved by q) of each task. Which policy is the better one depends on what is left out.

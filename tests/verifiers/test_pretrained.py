@@ -11,7 +11,7 @@ import torch
 from rmlab.commands.score import score
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
-from rmlab.fingerprint import hashed_values
+from rmlab.fingerprint import Identity, hashed_values
 from rmlab.models.config import ModelConfig, TokenizerConfig
 from rmlab.models.heads import ScalarModel
 from rmlab.models.load import load_model
@@ -19,7 +19,6 @@ from rmlab.models.tokenizer import load_tokenizer
 from rmlab.rl.config import RewardConfig
 from rmlab.rl.reward_model import load_reward_model
 from rmlab.scores.table import read_score_table
-from rmlab.sweep.cells import Identity
 from rmlab.tracking.query import TrackedRun, find_model, get_run
 from rmlab.tracking.store import Store
 from rmlab.training.config import Dtype

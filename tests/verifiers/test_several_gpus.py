@@ -15,7 +15,7 @@ from rmlab.launchers.gpus import VISIBLE
 from rmlab.launchers.local import local_launcher
 from rmlab.launchers.rank_processes import Nodes, ranks_to_start
 from rmlab.scores.table import read_score_table
-from rmlab.sweep import multirun
+from rmlab.sweep import single_run
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -248,7 +248,7 @@ def test_the_second_node_waits_for_who_is_at_work_as_the_first_does(
         assert waited, "its ranks would wait in vain"
         return "ranks"
 
-    monkeypatch.setattr(multirun, "time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr(single_run, "time", SimpleNamespace(sleep=wait))
     monkeypatch.setattr(program, "run", ranks)
     assert program.main(given) == (other.run_id if ends == "finish" else "ranks")
     assert len(waited) == 1

@@ -10,7 +10,7 @@ from rmlab.fingerprint import UNHASHED, fingerprint
 from rmlab.microswe.build.functions import FIRST_SOURCES
 from rmlab.microswe.build.public_call import Outputs, PublicCall, choose
 from rmlab.microswe.build.trial import Tested, TriedEdit, run_edits
-from rmlab.microswe.values import show
+from rmlab.microswe.sandbox.values import show
 
 SCOPE_ERRORS = frozenset({"NameError", "UnboundLocalError"})
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rmlab.microswe.build.replacements import ARITHMETIC, negated, replacements
+from rmlab.microswe.build.expressions import negated
+from rmlab.microswe.build.replacements import ARITHMETIC, replacements
 
 _BLOCKS = {"body", "orelse", "finalbody", "handlers", "cases"}
 _SKIPPED = {"decorator_list", "returns", "annotation", "type_comment", "type_params"}

@@ -12,7 +12,7 @@ from typing import Literal
 
 FEWEST_OTHERS = 3
 Outputs = tuple[str | None, ...]
-"""One output per input in the encoding of `rmlab.microswe.values`; None = neither returned nor raised."""
+"""One output per input in the encoding of `rmlab.microswe.sandbox.values`; None = neither returned nor raised."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rmlab.microswe.build.call_mistakes import call_mistakes
+from rmlab.microswe.build.expressions import integer, negated, number, plus
+
 Replacement = tuple[str, ast.expr]
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -41,99 +44,7 @@ ARITHMETIC: dict[type[ast.operator], tuple[type[ast.operator], ...]] = {
 _BOUNDED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
 _NEVER_NUMBERS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict)
 ORDERED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift)
-
-_CONFUSED = (
-    "min max",
-    "any all",
-    "sum len max",
-    "sorted reversed",
-    "append extend",
-    "pop popleft",
-    "appendleft extendleft",
-    "strip lstrip rstrip",
-    "startswith endswith",
-    "upper lower title",
-    "find rfind",
-    "index rindex",
-    "split rsplit",
-    "partition rpartition",
-    "keys values items",
-    "islower isupper",
-    "isdigit isalpha isalnum",
-    "ceil floor",
-    "union intersection difference symmetric_difference",
-    "issubset issuperset",
-    "add discard",
-    "ljust rjust center",
-    "bisect_left bisect_right",
-    "takewhile dropwhile",
-    "filter filterfalse",
-    "zip zip_longest",
-    "removeprefix removesuffix",
-    "nlargest nsmallest",
-    "combinations permutations",
-    "int float round",
-    "abs int",
-    "setdefault get",
-    "list set",
-    "tuple list",
-    "map filter",
-    "update setdefault",
-    "most_common elements",
-    "bin oct hex",
-    "chr str",
-)
-_FUNCTIONS: dict[str, list[str]] = {}
-for _alike in map(str.split, _CONFUSED):
-    for _one in _alike:
-        _FUNCTIONS.setdefault(_one, []).extend(other for other in _alike if other != _one)
-_WRAPPERS = {
-    "abs", "sorted", "set", "int", "reversed", "list", "tuple", "str", "len", "float", "max", "min", "sum", "bool",
-    "iter",
-}  # fmt: skip
-_WRAPPER_METHODS = {"strip", "lower", "upper", "copy", "lstrip", "rstrip"}
 _MOST_VARIABLES = 3
-
-
-def plus(node: ast.expr, amount: int) -> ast.expr:
-    """The expression `node + amount`, folded where it is an integer or already has such a term."""
-    value = integer(node)
-    if value is not None:
-        return number(value + amount)
-    if (
-        isinstance(node, ast.BinOp)
-        and isinstance(node.op, (ast.Add, ast.Sub))
-        and (term := integer(node.right)) is not None
-    ):
-        total = (term if isinstance(node.op, ast.Add) else -term) + amount
-        return (
-            node.left
-            if total == 0
-            else ast.BinOp(node.left, ast.Add() if total > 0 else ast.Sub(), ast.Constant(abs(total)))
-        )
-    return ast.BinOp(node, ast.Add() if amount > 0 else ast.Sub(), ast.Constant(abs(amount)))
-
-
-def integer(node: ast.AST | None) -> int | None:
-    """The value of an integer literal with or without a minus sign; None for anything else."""
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    match node:
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))) if not isinstance(value, bool):
-            return -value
-    return None
-
-
-def number(value: int) -> ast.expr:
-    """An integer literal; negative ones as Python's own parser builds them."""
-    return ast.Constant(value) if value >= 0 else ast.UnaryOp(ast.USub(), ast.Constant(-value))
-
-
-def negated(test: ast.expr) -> ast.expr:
-    """The opposite condition, without a double negation."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return test.operand
-    return ast.UnaryOp(ast.Not(), test)
 
 
 def replacements(node: ast.expr, variables: Sequence[str], strings: Sequence[str]) -> Iterator[Replacement]:
@@ -258,48 +169,6 @@ def _slices(s: ast.Slice) -> Iterator[ast.Slice]:
             yield ast.Slice(s.lower, s.upper, number(step - 1))
 
 
-def _call(node: ast.Call) -> Iterator[Replacement]:
-    name = ""
-    match node.func:
-        case ast.Name(id=name):
-            swaps: list[ast.expr] = [ast.Name(other, ast.Load()) for other in _FUNCTIONS.get(name, ())]
-        case ast.Attribute(value=owner, attr=name):
-            swaps = [ast.Attribute(owner, other, ast.Load()) for other in _FUNCTIONS.get(name, ())]
-        case _:
-            swaps = []
-    for func in swaps:
-        yield "function_swap", ast.Call(func, node.args, node.keywords)
-    plain = not any(isinstance(a, ast.Starred) for a in node.args)
-    if name == "range" and plain and not node.keywords:
-        yield from (("range_bounds", ast.Call(node.func, args, [])) for args in _ranges(node.args))
-    elif plain:
-        for i in range(len(node.args) - 1):
-            swapped = [*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2 :]]
-            yield "swapped_arguments", ast.Call(node.func, swapped, node.keywords)
-        if len(node.args) > 1:
-            yield "missing_argument", ast.Call(node.func, node.args[:-1], node.keywords)
-    for i in range(len(node.keywords)):
-        yield "missing_argument", ast.Call(node.func, node.args, [*node.keywords[:i], *node.keywords[i + 1 :]])
-    if isinstance(node.func, ast.Name) and name in _WRAPPERS and len(node.args) == 1 and plain:
-        yield "missing_call", node.args[0]
-    if isinstance(node.func, ast.Attribute) and name in _WRAPPER_METHODS:
-        yield "missing_call", node.func.value
-
-
-def _ranges(args: list[ast.expr]) -> Iterator[list[ast.expr]]:
-    last = 0 if len(args) == 1 else 1
-    for amount in (1, -1):
-        yield [*args[:last], plus(args[last], amount), *args[last + 1 :]]
-    if len(args) == 1:
-        yield [ast.Constant(1), args[0]]
-    else:
-        yield from ([plus(args[0], amount), *args[1:]] for amount in (1, -1))
-        if len(args) == 2:
-            yield [args[1]]
-        else:
-            yield args[:2]
-
-
 def _sequence(node: ast.Tuple | ast.List) -> Iterator[Replacement]:
     if isinstance(node.ctx, ast.Load):
         for i in range(min(len(node.elts) - 1, 3)):
@@ -327,7 +196,7 @@ _HANDLERS: dict[type[ast.expr], Any] = {
     ast.UnaryOp: _unary,
     ast.IfExp: _conditional,
     ast.Subscript: _subscript,
-    ast.Call: _call,
+    ast.Call: call_mistakes,
     ast.Tuple: _sequence,
     ast.List: _sequence,
     ast.ListComp: _comprehension,

@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rmlab.microswe import values
+from rmlab.microswe.sandbox import values
 
 Kind = Literal["value", "raised", "timeout", "memory", "unencodable", "killed", "invalid"]
 
@@ -79,7 +79,7 @@ class Result:
 
     @property
     def encoded(self) -> str | None:
-        """The output in the encoding of `rmlab.microswe.values`; None where the call neither returned nor raised."""
+        """The output in the encoding of `rmlab.microswe.sandbox.values`; None where the call neither returned nor raised."""
         if self.kind == "value":
             return self.value
         return values.raised(self.value) if self.kind == "raised" else None

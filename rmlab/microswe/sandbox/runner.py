@@ -31,7 +31,7 @@ from fractions import Fraction
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from rmlab.microswe.values import Unencodable, encode
+from rmlab.microswe.sandbox.values import Unencodable, encode
 
 
 def remove(function_id: str) -> None:

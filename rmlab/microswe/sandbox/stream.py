@@ -5,13 +5,10 @@ import select
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING
 
+from rmlab.microswe.sandbox.pool import WorkerPool
 from rmlab.microswe.sandbox.process import Worker
 from rmlab.microswe.sandbox.records import Kind, Outcome, Program, Result
-
-if TYPE_CHECKING:
-    from rmlab.microswe.sandbox.pool import Sandbox
 
 LOOK_SECONDS = 0.02  # between two looks at whether a worker became free
 GRACE_SECONDS = 5.0  # above a program's own limit, before its worker counts as hung
@@ -27,9 +24,9 @@ class ProgramStream:
     A stream keeps the workers that it has programs for until another stream of the sandbox has none.
     """
 
-    def __init__(self, sandbox: "Sandbox", seconds: float = math.inf) -> None:
-        self.sandbox, self.seconds = sandbox, seconds
-        self._per_program = sandbox.limits.longest_program + GRACE_SECONDS
+    def __init__(self, pool: WorkerPool, seconds: float = math.inf) -> None:
+        self.pool, self.seconds = pool, seconds
+        self._per_program = pool.limits.longest_program + GRACE_SECONDS
         self._added = 0
         self._programs: dict[int, Program] = {}  # whose outcomes are not known
         self._due: dict[int, float] = {}  # when the time of each of them is over, by the monotonic clock
@@ -45,7 +42,7 @@ class ProgramStream:
         for worker in self._running:
             worker.hang_up()  # they end side by side
         for worker in list(self._running):  # an answer that nobody took would be the next stream's first
-            self.sandbox.give_back(self.sandbox.replace(worker))
+            self.pool.give_back(self.pool.replace(worker))
         self._running.clear()
 
     def add(self, program: Program) -> int:
@@ -55,7 +52,7 @@ class ProgramStream:
         self._programs[number] = program
         self._due[number] = time.monotonic() + self.seconds
         self._waiting.append(number)
-        if len(self._running) < len(self.sandbox.workers):
+        if len(self._running) < len(self.pool.workers):
             self._hire(0)
         return number
 
@@ -81,7 +78,7 @@ class ProgramStream:
         """Takes the workers that are free; where it has none at all, waits for one so long."""
         while self._in_time():
             left = self._due[self._waiting[0]] - time.monotonic()
-            worker = self.sandbox.borrow(0 if self._running or self._known else min(seconds, left))
+            worker = self.pool.borrow(0 if self._running or self._known else min(seconds, left))
             if worker is None:
                 return
             self._feed(worker)
@@ -94,12 +91,12 @@ class ProgramStream:
 
     def _feed(self, worker: Worker) -> None:
         if not self._in_time():
-            self.sandbox.give_back(worker)
+            self.pool.give_back(worker)
             return
         number = self._waiting.popleft()
         self._running[worker] = (number, min(time.monotonic() + self._per_program, self._due[number]))
         try:
-            worker.send({**vars(self._programs[number]), "chars": self.sandbox.limits.output_chars})
+            worker.send({**vars(self._programs[number]), "chars": self.pool.limits.output_chars})
         except OSError:
             self._lost(worker)
 
@@ -114,8 +111,8 @@ class ProgramStream:
                 self._lost(worker)
                 continue
             number, _ = self._running.pop(worker)
-            if self.sandbox.awaited():
-                self.sandbox.give_back(worker)
+            if self.pool.awaited():
+                self.pool.give_back(worker)
             else:
                 self._feed(worker)
             self._finish(number, Outcome(tuple(Result(*pair) for pair in message["results"]), message["error"]))
@@ -128,12 +125,12 @@ class ProgramStream:
             else:
                 del self._running[worker]
                 self._broken(number, "timeout", LATE)
-                self.sandbox.give_back(self.sandbox.replace(worker))
+                self.pool.give_back(self.pool.replace(worker))
 
     def _lost(self, worker: Worker) -> None:
         """A worker died or hangs: another takes its place, and its program's."""
         number, _ = self._running.pop(worker)
-        fresh = self.sandbox.replace(worker)
+        fresh = self.pool.replace(worker)
         if worker.words:
             print(f"A sandbox worker failed; another takes its place:\n{worker.words}", file=sys.stderr)
         if number in self._retried:

@@ -15,8 +15,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from rmlab.microswe import values
-from rmlab.microswe.sandbox import isolation
+from rmlab.microswe.sandbox import isolation, values
 from rmlab.microswe.sandbox.records import Limits, receive, send
 from rmlab.microswe.sandbox.zygote import END, FORK, OUT_OF_MEMORY, SECONDS, STATUS, TIME
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from analysis import study_page
-from analysis.planned_study import PlannedStudy, first_sentence, ledger_lines, open_study
+from analysis.planned_study import PlannedStudy, open_study
+from analysis.study_ledger import first_sentence, ledger_lines
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.figures import study as command
 from rmlab.commands.runs import list_runs

@@ -57,13 +57,13 @@ def test_an_endless_program_holds_up_its_own_batch_alone():
     with Sandbox(workers=2, limits=Limits(call_seconds=2.0, program_seconds=2.0)) as sandbox:
         other = threading.Thread(target=lambda: found.extend(sandbox.run([endless])))
         other.start()
-        until(lambda: len(sandbox._idle) < 2)
+        until(lambda: len(sandbox.pool._idle) < 2)
         outcomes = sandbox.run([Program("", SLOW, "f", (f"({n},)",)) for n in range(10)])
         assert not found, "it is endless still"
         other.join()
         assert [outcome.results[0].value for outcome in outcomes] == [str(n) for n in range(10)]
         assert [slow.results[0].kind for slow in found] == ["timeout"]
-        assert len(sandbox._idle) == 2
+        assert len(sandbox.pool._idle) == 2
 
 
 def test_a_long_batch_does_not_use_up_the_time_of_a_short_one():
@@ -86,7 +86,7 @@ def test_a_long_batch_does_not_use_up_the_time_of_a_short_one():
             batch.join()
         assert len(ended) == 4
         assert max(ended, key=lambda name: ended[name]) == "batch 0"
-        assert len(one._idle) == 1
+        assert len(one.pool._idle) == 1
 
 
 def test_programs_that_cannot_be_called(sandbox):

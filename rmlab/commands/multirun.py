@@ -5,19 +5,14 @@
     rmlab train -m seed=0,1,2 preset=smoke
 
 `+sweep=NAME` is `rmlab sweep NAME`: the same cells, hashes and runs, so either continues what the other began.
-
-A single run outside a sweep: a finished one is not repeated, and one at work elsewhere is waited for.
 """
 
-import random
 import re
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from rmlab.configuration import hydra_of, load_program, restore
 from rmlab.errors import UsageError
@@ -25,23 +20,13 @@ from rmlab.launchers.beats import telling_beside_log
 from rmlab.launchers.hydra import cell_to_run
 from rmlab.launchers.jobs import answer
 from rmlab.overrides import quoted, refuse_unread, unquoted
-from rmlab.paths import CONF, SWEEPS, runs_folder
-from rmlab.stopping import says_how_to_go_on
+from rmlab.paths import SWEEPS, runs_folder
+from rmlab.sweep.own_launchers import LAUNCHERS
 from rmlab.sweep.request import CHOICES, SweepOptions
-from rmlab.sweep.typed_yaml import plain_yaml
-from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
+from rmlab.sweep.single_run import run_once
 from rmlab.tracking.parameters import describe_single
-from rmlab.tracking.run_index import finished_run, runs_of
-from rmlab.tracking.store import Store
-from rmlab.tracking.tags import FINISHED, command_line
 from rmlab.wording import near
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
-    from rmlab.launchers.jobs import Launcher
-
-LAUNCHERS = CONF / "hydra" / "launcher"
 PACKAGES = {
     "launcher/joblib": "hydra-joblib-launcher",
     "launcher/submitit_slurm": "hydra-submitit-launcher",
@@ -154,35 +139,6 @@ def find_plugins() -> None:
         Plugins.instance().register(plugin)
 
 
-def is_own(launcher: str) -> bool:
-    """Whether a launcher is one of conf/hydra/launcher, which run cells as workers get free."""
-    return (LAUNCHERS / f"{launcher}.yaml").is_file()
-
-
-def own_launcher(name: str, settings: Sequence[str], config: "DictConfig", workers: int | None) -> "Launcher":
-    """One of conf/hydra/launcher by its name. settings: `hydra.launcher.KEY=VALUE`. config: of a cell."""
-    import yaml
-    from hydra.utils import get_class
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    own = cast("DictConfig", OmegaConf.load(LAUNCHERS / f"{name}.yaml"))
-    for text in settings:
-        key, _, value = text.removeprefix("hydra.launcher.").partition("=")
-        if key.split(".")[0] not in own:
-            raise UsageError(
-                f"{text}: launcher {name} has no {key!r}{near(key, map(str, own))}; it has {', '.join(map(str, own))}"
-            )
-        try:
-            OmegaConf.update(own, key, plain_yaml(value))
-        except (yaml.YAMLError, OmegaConfBaseException):
-            raise UsageError(f"{text}: the value of {key} cannot be read. Put text in quotes: {key}='...'") from None
-    find_plugins()
-    made = get_class(own.pop("_target_"))(**cast("dict[str, Any]", OmegaConf.to_container(own)))
-    launcher: Launcher = made.cells_launcher(config, workers)
-    return launcher
-
-
 def travel_by_value(module: ModuleType) -> None:
     """A program of one's own is loaded by its path, so another process cannot import it by name; its schema travels whole."""
     import importlib
@@ -192,64 +148,6 @@ def travel_by_value(module: ModuleType) -> None:
             importlib.import_module(name).register_pickle_by_value(module)
         except ModuleNotFoundError:
             continue  # the launcher that would need it is not installed either
-
-
-LOOK_SECONDS = 2.0
-_jitter = random.SystemRandom()
-
-
-def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig], str]", force: bool = False) -> str:
-    """Id of a finished run of a configuration: of the one that is there, of a process that is at work on it, or a new one.
-
-    run: does it, as a run that holds a lease (`RunLogger.start(..., once=True)`), and returns its id. force: do it though it is
-    finished; the new run takes the place of those that are.
-    """
-    store = Store.open(config.tracking.uri)
-    if force:
-        config.tracking.replaces = finished_runs(store, config_hash)
-    replaces = list(config.tracking.replaces)
-    while (done := finished_elsewhere(store, config_hash, replaces)) is None:
-        try:
-            with says_how_to_go_on(command_line()):
-                run_id = run(config)
-        except (Held, Done):
-            time.sleep(_jitter.uniform(0.1, 1.0))
-            continue
-        if run_id in finished_runs(store, config_hash):
-            replace(store, replaces, run_id)  # a run that a time limit stopped takes nobody's place
-        return run_id
-    return done
-
-
-def finished_runs(store: Store, config_hash: str) -> list[str]:
-    """Ids of all that are finished, of one configuration."""
-    return [info.run_id for info in runs_of(store, config_hash) if info.status == FINISHED]
-
-
-def finished_elsewhere(store: Store, config_hash: str, replaces: Sequence[str] = ()) -> str | None:
-    """Id of the finished run of a configuration, for which who is at work on it is waited for; None where it is still to be done.
-
-    replaces: finished runs that do not count.
-    """
-    monitor, announced = LeaseMonitor(), ""
-    while True:
-        tracked = runs_of(store, config_hash)
-        whole = finished_run(info for info in tracked if info.run_id not in replaces)
-        if whole is not None:
-            print(f"finished already: {whole.name}, run {whole.run_id} (--force runs it again)")
-            return whole.run_id
-        holder = monitor.holder(tracked)
-        if holder is None:
-            close_dead(store, tracked, monitor)
-            return None
-        if announced != holder.run_id:
-            announced = holder.run_id
-            print(
-                f"{holder.name} is at work in run {holder.run_id} by {holder_words(holder)}: waiting for it",
-                file=sys.stderr,
-                flush=True,
-            )
-        time.sleep(LOOK_SECONDS)
 
 
 @dataclass(frozen=True)
