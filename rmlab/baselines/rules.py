@@ -42,6 +42,8 @@ ORDER = (
 )  # fmt: skip
 SCORING = tuple(name for name in ORDER if name not in ("policy_likelihood", "majority"))
 """Rules that can give each attempt a score."""
+FITTED_TO_TABLE = ("policy_identity", "length")
+"""Of these, what is fitted and needs no more than a table: without trajectories on the table's other clusters."""
 
 Reason = dict[str, str]
 Fit = Callable[[Scores, Scores], Floats]
@@ -74,18 +76,18 @@ class Judged:
 def rule_scores(rule: str, scores: Scores, folds: Sequence[Judged] = (), *, by_tokens: bool = False) -> Scores | Reason:
     """The attempts of a table with the scores of a rule of `SCORING`, or the reason why there are none.
 
-    folds: all attempts of the table, as they are judged beside a run's report. Without them, and where they give no scores, the rule is
-    computed from the table and fitted on other clusters of it. by_tokens: see `scored` of `score_baselines`.
+    folds: all attempts of the table, as they are judged beside a run's report; without them the rule is computed from the table and
+    fitted on other clusters of it. by_tokens: see `scored` of `score_baselines`.
     """
-    by_fold = [score_baselines(f.attempts, f.known, scores if by_tokens else None)[rule] for f in folds]
-    score_N, reasons = np.full(len(scores), np.nan), [found for found in by_fold if not isinstance(found, Scores)]
-    for fold, found in zip(folds, by_fold, strict=True):
-        if isinstance(found, Scores):
-            score_N[fold.rows] = found.score
-    if folds and not reasons:
-        return replace(scores, score=score_N)
-    of_table = _of_table(scores, None, FOLDS).get(rule, {"reason": "it reads the trajectories"})
-    return reasons[0] if reasons and not isinstance(of_table, Scores) else of_table
+    if not folds:
+        return _of_table(scores, None, FOLDS).get(rule, {"reason": "it reads the trajectories"})
+    score_N = np.full(len(scores), np.nan)
+    for fold in folds:
+        found = score_baselines(fold.attempts, fold.known, scores if by_tokens else None)[rule]
+        if not isinstance(found, Scores):
+            return found
+        score_N[fold.rows] = found.score
+    return replace(scores, score=score_N)
 
 
 def score_baselines(

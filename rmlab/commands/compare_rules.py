@@ -7,6 +7,7 @@ a metric looks at patches; in the report a rule is read by attempt alone.
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,20 +52,31 @@ def beside_rule(
     """The table that is compared, and the rule's scores of the same attempts.
 
     scores: of a run, or of a file, which is `name`. trajectories: the file that the rule reads; None = what the run read, nothing for
-    a file. Rows that it lacks are left out and counted. Raises DataError where the rule cannot score these attempts.
+    a file. Rows that it lacks are left out and counted, and it is said where a rule is not fitted as in the run's report. Raises
+    DataError where the rule cannot score these attempts.
     """
-    from rmlab.baselines.rules import READ, rule_scores
+    from rmlab.baselines.rules import FITTED_TO_TABLE, READ, rule_scores
 
     config = _configuration(run)
     path = trajectories or _own_pool(run, config, needed=rule in READ)
     folds: list[Judged] = []
     if path is not None:
-        scores, folds = _with_trajectories(scores, name, path, config)
+        scores, folds = _with_trajectories(scores, name, path, config, is_run=run is not None)
     elif rule in READ:
         raise DataError(f"the rule {rule} reads trajectories, which a score table lacks: name them with --trajectories")
     found = rule_scores(rule, scores, folds, by_tokens=run is None)
+    otherwise = (
+        "the trajectories that the run read are not here (--trajectories names them)" if run and not path else ""
+    )
+    if isinstance(found, dict) and folds:
+        of_table = rule_scores(rule, scores)
+        if not isinstance(of_table, dict):
+            otherwise, found = found["reason"], of_table
     if isinstance(found, dict):
-        raise DataError(f"the rule {rule} cannot score these attempts: {found['reason']}")
+        more = "" if path or rule != "length" else "; --trajectories gives it the attempts' characters"
+        raise DataError(f"the rule {rule} cannot score these attempts: {found['reason']}{more}")
+    if otherwise and rule in FITTED_TO_TABLE:
+        print(f"the rule {rule} is fitted on other clusters of the table: {otherwise}", file=sys.stderr)
     return scores, found
 
 
@@ -98,9 +110,11 @@ def _own_pool(run: "TrackedRun | None", config: Mapping[str, Any], *, needed: bo
 
 
 def _with_trajectories(
-    scores: "Scores", name: str, path: Path, config: Mapping[str, Any]
+    scores: "Scores", name: str, path: Path, config: Mapping[str, Any], *, is_run: bool
 ) -> "tuple[Scores, list[Judged]]":
     """The rows whose trajectories are in a set, and what is judged and fitted on, as the run of `config` has it."""
+    import numpy as np
+
     from rmlab.scores.joining import join
     from rmlab.scores.table import ScoreTable
     from rmlab.trajectories.store import read_trajectories
@@ -109,7 +123,14 @@ def _with_trajectories(
     joined = join(ScoreTable(scores), Path(name), pool, path)
     if joined.table_only:
         print(f"{counted(joined.table_only, 'attempt')} of {name} left out: not in {path}", file=sys.stderr)
-    return joined.table.scores, _folds(joined.trajectories, pool, config)
+    if joined.labels_differ:
+        labels = counted(joined.labels_differ, "attempt has another label", "attempts have another label")
+        print(f"{labels} in {path} than in {name}: that of {path} counts", file=sys.stderr)
+    rows = joined.table.scores
+    if is_run:  # with its own clusters: a cross-validation has joined those whose issues are alike
+        its_own = scores.select(np.isin(scores.trajectory_id, rows.trajectory_id))
+        rows = replace(rows, cluster=its_own.cluster)
+    return rows, _folds(joined.trajectories, pool, config)
 
 
 def _folds(attempts: "Sequence[Trajectory]", pool: "TrajectorySet", config: Mapping[str, Any]) -> "list[Judged]":

@@ -43,11 +43,13 @@ def compare(
     ece_less_floor: each table's ECE less its own floor.
     kinds: the statistics whose metrics are compared, by default all of the registry.
 
-    Raises DataError unless both tables hold the same labelled trajectories.
+    Raises DataError unless both tables hold the same trajectories with the same labels, one of them at least labelled.
     """
     b = aligned(a, b)
     sides = [table(own) for own in (a, b)]
     clusters = sides[0].clusters
+    if not clusters:
+        raise DataError("none of the attempts has a label: there is nothing to compare")
     kinds = registry.statistics(compared=True) if kinds is None else kinds
     statistics = [Combined(side, kinds) for side in sides]
     of_a, of_b = (statistic.values(np.ones((1, clusters))) for statistic in statistics)

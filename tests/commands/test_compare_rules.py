@@ -99,6 +99,53 @@ def test_a_rule_reads_of_the_final_value_what_the_verifier_read(files: Path) -> 
     assert compare(run, "last_value", as_json=True)["metrics"]["auc_within_task"]["b"] == 0.5
 
 
+def test_where_a_rule_is_not_fitted_as_in_the_report_is_said(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attempts = [replace(t, policy="ab"[t.attempt % 2]) for t in SET]
+    judged = [t for t in attempts if t.split == "evaluation"]
+    own = replace(table(judged), n_tokens=np.arange(len(judged), dtype=float))
+    write_score_table(Path("scores.parquet"), own)
+    gone = tracked({"data": {"path": "set.parquet"}}, "another")
+    for rule in ("length", "policy_identity"):
+        compare(gone, rule, as_json=True)
+        said = capsys.readouterr().err
+        assert said.startswith(f"the rule {rule} is fitted on other clusters of the table: the trajectories that the")
+    write_trajectories(Path("set.parquet"), [replace(t, split=None) for t in attempts])
+    compare("scores.parquet", "policy_identity", trajectories=Path("set.parquet"), as_json=True)
+    assert "other clusters of the table: there is no validation part with both labels" in capsys.readouterr().err
+    compare("scores.parquet", "policy_identity", as_json=True)
+    compare(gone, "oracle", as_json=True)
+    assert not capsys.readouterr().err, "a table by itself is what these rules are fitted on; an oracle is not fitted"
+    write_score_table(Path("scores.parquet"), table(judged))
+    with pytest.raises(DataError, match="the table has no n_tokens; --trajectories gives it the attempts' characters"):
+        compare("scores.parquet", "length")
+
+
+def test_other_labels_of_the_set_are_said(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_trajectories(Path("set.parquet"), [replace(t, resolved=not t.resolved) for t in SET])
+    found = compare("scores.parquet", "last_value", trajectories=Path("set.parquet"), as_json=True)
+    assert found["metrics"]["auc_within_task"]["b"] == 0.0
+    assert capsys.readouterr().err == (
+        f"{len(JUDGED)} attempts have another label in set.parquet than in scores.parquet: that of set.parquet counts\n"
+    )
+
+
+def test_a_run_keeps_its_own_clusters(files: Path) -> None:
+    """As a cross-validation has them, which joins repositories with equal issues."""
+    joined = {t.task_id: f"c{i // 2}" for i, t in enumerate(JUDGED[::4])}
+    own = table()
+    write_score_table(Path("scores.parquet"), replace(own, cluster=np.array([joined[t] for t in own.task_id.tolist()])))
+    run = tracked({"data": {"path": "set.parquet"}}, TrajectorySet(tuple(SET), {}).fingerprint)
+    assert compare(run, "last_value", as_json=True)["clusters"] == 3
+    assert compare("scores.parquet", "last_value", trajectories=Path("set.parquet"), as_json=True)["clusters"] == 6
+
+
+def test_attempts_without_a_label_are_refused(files: Path) -> None:
+    write_score_table(Path("scores.parquet"), table([replace(t, resolved=None) for t in JUDGED]))
+    for b in ("oracle", "scores.parquet"):
+        with pytest.raises(DataError, match="none of the attempts has a label"):
+            compare("scores.parquet", b)
+
+
 def test_beside_a_cross_validated_run_a_rule_is_fitted_fold_by_fold(files: Path) -> None:
     attempts = [replace(t, split=None, policy="ab"[t.attempt % 2]) for t in JUDGED]
     write_trajectories(Path("set.parquet"), attempts)
