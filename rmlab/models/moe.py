@@ -21,6 +21,12 @@ def experts_of(model: Any) -> int:
     return int(getattr(model.config, "num_experts", 0) or 0)
 
 
+def has_experts(model: Any) -> bool:
+    """Whether a model is a mixture of experts, by any of the names that transformers' configurations have for their number."""
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    return any(getattr(model.config, name, None) for name in names)
+
+
 GROUPED = "rmlab_grouped_mm"
 
 

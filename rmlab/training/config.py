@@ -29,7 +29,8 @@ class Parallel(StrEnum):
 
 class Dtype(StrEnum):
     """Precision of training and scoring (bfloat16 = autocast over float32 weights; weights that stay frozen beside a verifier's
-    adapters are then stored in bfloat16, and a GPU scores with a dense verifier in float16, which rounds less)."""
+    adapters are then stored in bfloat16, and a GPU scores with a dense verifier in float16, which rounds less, unless several GPUs
+    share out its weights)."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"

@@ -24,7 +24,7 @@ from torch.nn.functional import linear
 from rmlab.models.attention import HALF
 from rmlab.models.cpu_layers import cpu_layers
 from rmlab.models.heads import ScalarModel, language_model, last_logits, last_scalar, pad_right
-from rmlab.models.moe import Routing, experts_of
+from rmlab.models.moe import Routing, has_experts
 from rmlab.models.prefix_decoder import can_fuse, can_share, prefix_last_hidden
 from rmlab.models.prefixes import prefix_batches
 from rmlab.progress import progress
@@ -193,8 +193,8 @@ MarginBatches = Iterator[tuple[Sequence[int], torch.Tensor]]
 def _padded(
     model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, pad_id: int, dtype: torch.dtype
 ) -> MarginBatches:
-    weight = next(model.parameters())
-    device, lower = weight.device, dtype in HALF and dtype is not weight.dtype
+    device = next(model.parameters()).device
+    lower = dtype in HALF and any(weight.dtype is not dtype for weight in model.parameters())
     for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
         ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
         with torch.autocast(device.type, dtype if lower else None, enabled=lower), cpu_layers(model):
@@ -235,7 +235,7 @@ def sharing_pays(model: Any, dtype: torch.dtype) -> bool:
 def half_precision(model: Any, device: Any) -> torch.dtype:
     """That a language model scores in on a device where it was trained in bfloat16: float16 on a GPU, where both cost the same. Without
     experts: grouped products of them are bfloat16's."""
-    finer = torch.device(device).type == "cuda" and not experts_of(model)
+    finer = torch.device(device).type == "cuda" and not has_experts(model)
     return torch.float16 if finer else torch.bfloat16
 
 

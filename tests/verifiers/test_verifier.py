@@ -112,8 +112,37 @@ def test_scores_on_a_gpu_in_bfloat16_are_near_those_in_float32(verifier: Verifie
 def test_a_gpu_scores_in_float16_what_was_trained_in_bfloat16_but_no_experts(verifier: Verifier) -> None:
     assert scoring.half_precision(verifier.model, "cuda:1") is torch.float16
     assert scoring.half_precision(verifier.model, "cpu") is torch.bfloat16
-    experts = SimpleNamespace(config=SimpleNamespace(num_experts=2))
-    assert scoring.half_precision(experts, "cuda") is torch.bfloat16
+    for name in ("num_experts", "num_local_experts", "n_routed_experts"):
+        experts = SimpleNamespace(config=SimpleNamespace(**{name: 2}))
+        assert scoring.half_precision(experts, "cuda") is torch.bfloat16
+
+
+def test_a_verifier_scores_in_the_half_precision_of_its_device(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: float16 in place of the bfloat16 of training, whatever reads the prompts; float32 stays."""
+    encoded = verifier.encode([episode(i, bool(i % 2), longer=i % 4 * 3) for i in range(8)])
+    prompts = [e.ids for e in encoded]
+    exact, half, brain = (
+        score_ids(verifier.model, prompts, verifier.answer, 0, batch_tokens=16384, dtype=dtype)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+    )
+    trained = replace(verifier, dtype=Dtype.bfloat16)
+    assert np.array_equal(trained.score(encoded).score, brain), "a CPU has no finer one"
+    monkeypatch.setattr(scoring, "half_precision", lambda model, device: torch.float16)
+    assert np.array_equal(trained.score(encoded).score, half)
+    assert np.array_equal(verifier.score(encoded).score, exact)
+
+
+def test_weights_of_two_precisions_are_scored(verifier: Verifier) -> None:
+    """Of a model in bfloat16 whose scalar head is in float32, prompts padded or with their starts shared."""
+    prompts = [e.ids for e in verifier.encode([episode(i, True, longer=i % 3 * 4) for i in range(4)])]
+    model = ScalarModel(copy.deepcopy(verifier.model).to(torch.bfloat16))
+    padded, shared = (
+        score_ids(model, prompts, verifier.answer, 0, batch_tokens=600, dtype=torch.bfloat16, shared=way)
+        for way in (False, True)
+    )
+    assert np.abs(padded - shared).max() < 0.02
 
 
 def test_float16_rounds_more_finely_than_bfloat16(verifier: Verifier) -> None:
