@@ -102,6 +102,11 @@ def check(config: DictConfig) -> None:
     check_context(settings.model, settings.prompt)
     check_fits(settings)
     rows = read_index(settings.data.path).rows
+    if all(row.resolved is None for row in rows):
+        raise DataError(
+            f"none of the {len(rows):,} trajectories of {settings.data.path} has a label, and a verifier learns from both labels: "
+            "`rmlab import --labels` joins them"
+        )
     check_folds({row.policy for row in rows}, settings.folds)
     check_fill(
         (replace(row, split="verifier") for row in rows if row.policy not in settings.folds.unseen), settings.data
@@ -120,7 +125,11 @@ def needs(configs: Sequence[DictConfig]) -> list[tuple[int, int]]:
         key = fingerprint([path, asdict(settings.folds)])
         if key not in made:
             made[key] = folds_of(read_trajectories(Path(path)).trajectories, settings.folds)
-        found.append((settings.data.scale, min(largest_scale(fold.trajectories, settings.data) for fold in made[key])))
+        most = []
+        for fold in made[key]:
+            with _named(fold):
+                most.append(largest_scale(fold.trajectories, settings.data))
+        found.append((settings.data.scale, min(most)))
     return found
 
 

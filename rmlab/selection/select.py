@@ -27,8 +27,8 @@ class DataConfig:
     """Which trajectories a verifier is trained on.
 
     path: Parquet file of the pool. scale: total number of examples. label_ratio: resolved:unresolved, such as 1:4, or `pool` = as in
-    the pool, of its attempts that may be learned from. policies, sources: weights by name (a name that is left out gets none);
-    empty = the proportions in the pool, within each label.
+    the pool, of its attempts that may be learned from, whatever policies and sources are asked for. policies, sources: weights by name
+    (a name that is left out gets none); empty = the proportions in the pool, within each label.
     held_out_policies: policies whose attempts are not trained on, so that an evaluation pool can consist of unseen policies.
     fits: most tokens of a training prompt with its answer, whatever the context; null = the context (`prompt.max_tokens`).
     refilter: use the context anyway. Neither affects what is scored.

@@ -119,9 +119,11 @@ def told_needs(cells: Sequence[Cell]) -> tuple[str, str]:
     short = {cell.name: there for cell, (needed, there) in zip(cells, found, strict=True) if needed > there}
     if not short:
         return line, ""
+    most = min(short.values())
+    remedy = f"Lower it (to {most:,} for all of them), change" if most else "Change"
     return line, (
-        f"{', '.join(short)} would be refused: a fold has too few attempts for data.scale. Lower it (to {min(short.values()):,} for all of "
-        "them), change data.label_ratio, or use attempts at more tasks."
+        f"{', '.join(short)} would be refused: a fold has too few attempts for data.scale. {remedy} data.label_ratio, or use attempts at "
+        "more tasks."
     )
 
 

@@ -72,7 +72,11 @@ def describe(plan: Plan, options: SweepOptions) -> None:
     redo = _redo(plan, options, store)
     print(description(plan.cells, store, options.retry_failed, redo))
     cells = cells_to_check(plan.cells, store, redo)
-    line, refusal = told_needs(cells)
+    try:
+        line, refusal = told_needs(cells)
+    except RmlabError:
+        check_cells(cells)  # where it refuses the same, it names the cell
+        raise
     if line:
         print(line)
     check_cells(cells)

@@ -143,6 +143,24 @@ def test_a_dry_run_says_how_many_attempts_a_fold_needs_of_those_that_are_there(o
     )
 
 
+def test_a_dry_run_names_the_level_or_the_fold_that_is_refused(own: Path) -> None:
+    of_readme()
+    asked = ["sweep", "./mine.yaml", "--dry-run", "data.scale=16"]
+    code, _, err = rmlab_here(*asked, "data.policies={c: 1}")
+    assert (code, "label_ratio=1:1 s0 would be refused: data.policies names 'c'" in err) == (2, True)
+    attempts = [attempt(r, t, policy) for r in range(8) for t in range(4) for policy in "ab"]
+    lonely = [replace(t, resolved=t.cluster == "r0") for t in attempts]
+    write_trajectories(Path("set.parquet"), lonely)
+    code, _, err = rmlab_here(*asked, "levels=[pool]", "baseline=pool")
+    assert (code, "(without r0" in err) == (1, True), "no other repository has a resolved attempt"
+    code, out, err = rmlab_here(*asked)
+    assert (code, "1:1 16 of 0 (too few)" in out) == (1, True)
+    assert "a fold has too few attempts for data.scale. Change data.label_ratio, or use attempts at more tasks." in err
+    write_trajectories(Path("set.parquet"), [replace(t, resolved=None) for t in attempts])
+    code, _, err = rmlab_here(*asked)
+    assert (code, "none of the 64 trajectories of set.parquet has a label" in err) == (1, True)
+
+
 def test_what_all_cells_share_is_named_and_not_only_hashed(own: Path) -> None:
     split_set()
     out = rmlab_here("sweep", *OWN, "model=scratch", "--explain")[1]
