@@ -38,8 +38,9 @@ def load_verifier(
 
     name: a run's id or its beginning, a cell such as data_scale/demo/4000/s0, or a folder, as `rmlab score --model` takes them.
     Runs are looked up in `$RMLAB_RUNS`, else in `runs/` of the clone, whatever the working folder is.
-    device: cpu, cuda, cuda:1 or auto (cuda if available). over_length: what becomes of an attempt that does not fit the context
-    (rank_last, drop: no score; cut_observations, truncate_middle, truncate_head: scored by a part of it); None = as in training.
+    device: cpu, cuda, cuda:1 or auto (cuda if available); a GPU scores in float16 where training was in bfloat16. over_length:
+    what becomes of an attempt that does not fit the context (rank_last, drop: no score; cut_observations, truncate_middle,
+    truncate_head: scored by a part of it); None = as in training.
 
     Raises StoreError for a run that is not there or has no weights, DataError for a cell or folder without a verifier, UsageError
     for another device or over_length, RmlabError where torch sees no such device; all of these are `rmlab.errors.RmlabError`.
