@@ -195,7 +195,7 @@ def _one_fold(
     from rmlab.scores.writing import write_score_table
     from rmlab.tracking.fold_logger import FoldLogger
     from rmlab.verifiers.fold_report import JudgedFold
-    from rmlab.verifiers.verifier import save_verifier
+    from rmlab.verifiers.verifier import SCORED_IN, save_verifier
 
     own = FoldLogger(logger, fold.number)
     chosen = _choose(fold, ready, settings)
@@ -211,6 +211,7 @@ def _one_fold(
         )
         return scores
 
+    logger.tags({SCORED_IN: verifier.scored_in})
     watched = scored(ready.validation, "scoring validation")
     scores = scored(ready.evaluation, "scoring the held-out fold")
     validation = report(watched, replicates=0)

@@ -29,6 +29,7 @@ from rmlab.rl.reward_model import load_reward_model, reads_less
 from rmlab.tracking.query import Reference
 from rmlab.tracking.run import RunLogger
 from rmlab.training.device import accelerator
+from rmlab.verifiers.verifier import SCORED_IN
 
 PASSED_ON = ("shown_clusters",)
 """Of a start's record, what holds of the policies that come from it. The rules of play are those of their own training."""
@@ -109,6 +110,8 @@ def make_loop(
     reward_model = (
         load_reward_model(verifiers, settings.reward, where, at_once, settings.over_length) if verifiers else None
     )
+    if reward_model is not None:
+        logger.tags({SCORED_IN: reward_model.verifiers[0].scored_in})
     if reward_model and reads_less(reward_model, settings.environment.evidence):
         print(
             "the verifier was trained on attempts with the environment's final value but reads attempts without it: train one with "

@@ -31,7 +31,7 @@ class RewardScores:
 
 @dataclass
 class RewardModel:
-    """verifiers: at least one, on their device; each scores in its own arithmetic (`Verifier.dtype`). calibrate: one map of scores
+    """verifiers: at least one, on their device; each scores in its own arithmetic (`Verifier.scored_in`). calibrate: one map of scores
     for each. difficulty: log odds of each task that the start solves it, frozen; needed for a difficulty term."""
 
     verifiers: Sequence[Verifier]

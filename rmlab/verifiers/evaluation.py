@@ -29,7 +29,7 @@ from rmlab.verifiers.config import EvaluationConfig
 from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded, cut_counts, cut_words, unfit_counts
 from rmlab.verifiers.scoring import Autocast
-from rmlab.verifiers.verifier import Verifier, save_verifier
+from rmlab.verifiers.verifier import SCORED_IN, Verifier, save_verifier
 from rmlab.wording import counted, estimate, number
 
 
@@ -177,6 +177,7 @@ def model_parameters(model: Any) -> dict[str, int]:
 def log_results(logger: RunLogger, verifier: Verifier, results: Results) -> None:
     """Reports, baselines, metrics by part, score tables and the verifier itself."""
     log_tables(logger, results)
+    logger.tags({SCORED_IN: verifier.scored_in})
     with tempfile.TemporaryDirectory() as name:
         save_verifier(Path(name) / "model", verifier)
         logger.artifact(Path(name) / "model")

@@ -71,13 +71,10 @@ def score_ids(
     place_N, prompts = distinct(prompts)
     if is_sharded(model):
         return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)[place_N]
-    with autocast():
-        its_own = arithmetic(model)
-    if its_own is torch.bfloat16:
-        its_own = half_precision(language_model(model), next(model.parameters()).device)
+    products = dtype or scored_in(model, autocast)
 
     def score(some: Sequence[Prompt], show: bool) -> NDArray[np.float64]:
-        return _scores(model, some, answer, pad_id, batch_tokens, dtype or its_own, shared, fused, show, title)
+        return _scores(model, some, answer, pad_id, batch_tokens, products, shared, fused, show, title)
 
     ranks = ranks_of(model)
     if ranks.number == 1:
@@ -230,6 +227,15 @@ def _margins_behind(model: Any, hidden_BH: torch.Tensor, answer: AnswerTokens) -
 def sharing_pays(model: Any, dtype: torch.dtype) -> bool:
     """Whether a causal language model is one whose prompts share their starts, on a device and in an arithmetic where that is faster."""
     return (model.device.type == "cpu" or dtype in HALF) and can_share(model)
+
+
+def scored_in(model: Any, autocast: Autocast) -> torch.dtype:
+    """The arithmetic of `score_ids` where none is asked for: autocast's, but for what `half_precision` says of bfloat16."""
+    with autocast():
+        dtype = arithmetic(model)
+    if dtype is torch.bfloat16 and not is_sharded(model):
+        return half_precision(language_model(model), next(model.parameters()).device)
+    return dtype
 
 
 def half_precision(model: Any, device: Any) -> torch.dtype:

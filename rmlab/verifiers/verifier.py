@@ -32,6 +32,8 @@ from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, PromptVi
 from rmlab.verifiers.encoding import Encoded, encode, encode_prefixes
 
 FORMAT = 1
+SCORED_IN = "scored_in"
+"""Tag of a run: the arithmetic of its scores, which `training.dtype` and the device decide."""
 RECORD, ADAPTERS = "verifier.json", "adapters"
 ASKED = {stage: SEMANTICS[stage] for stage in ("render", "score")}
 ALIKE = ({"render": 1, "score": 1},)
@@ -59,6 +61,11 @@ class Verifier:
 
         device = next(self.model.parameters()).device
         return torch.autocast(device.type, torch.bfloat16) if self.dtype is Dtype.bfloat16 else nullcontext()
+
+    @property
+    def scored_in(self) -> str:
+        """The arithmetic of its scores where its model is now: float32, bfloat16 or float16."""
+        return str(scoring.scored_in(self.model, self.autocast)).removeprefix("torch.")
 
     def encode(self, trajectories: Sequence[Trajectory], show: bool = False) -> list[Encoded]:
         """Prompts as this verifier reads them."""

@@ -73,6 +73,7 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
     assert len(runs(Store.open())) == 1, "one run, no siblings"
     assert run.status == "finished"
     assert (run.tags["config_hash"], run.tags["control_hash"]) == (who.config_hash, who.control_hash)
+    assert run.tags["scored_in"] == "float32"
     assert load_program("train_verifier").identity(config) == who, "the same hash cold and warm"
     assert run.params["seed"] == "0"
     assert int(run.params["model_parameters"]) < 100_000
