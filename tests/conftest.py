@@ -119,16 +119,16 @@ def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database:
 def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are drawn small, once and where their panels happen to lie, for tests of what is drawn: laying the panels out, and
     drawing each figure twice and at full size, takes most of their time."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    whole = Figure.savefig
-
-    def small(drawn: Figure, path: Path, **options: Any) -> None:
+    def small(drawn: Figure, path: Path, metadata: dict[str, Any]) -> None:
         if path.name.endswith(".pdf"):
             path.touch()
         else:
             drawn.set_layout_engine("none")
-            whole(drawn, path, dpi=50, **options)
+            drawn.set_dpi(50)
+            FigureCanvasAgg(drawn).print_png(path, metadata=metadata)  # `savefig` draws it before, to lay it out
 
     monkeypatch.setattr(Figure, "savefig", small)
 
