@@ -134,6 +134,16 @@ def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made but not rendered, for tests of what is written beside them. A test that has `small_pictures` too renders them;
+    each kind of figure is rendered in one of those."""
+    from matplotlib.figure import Figure
+
+    if "small_pictures" not in request.fixturenames:
+        monkeypatch.setattr(Figure, "savefig", lambda drawn, path, **_: path.touch())
+
+
+@pytest.fixture
 def weak_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine that refuses every level of isolation but resource limits alone."""
     from rmlab.microswe.sandbox import isolation_level

@@ -25,7 +25,7 @@ from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from tests.command_line import rmlab_here
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 TASKS = 24
 
@@ -137,6 +137,7 @@ def test_the_name_of_a_factor_is_not_cut_off_beside_one_level(store, tmp_path, m
     assert 0 <= low < high <= height
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_the_figure_holds_every_test(words, tmp_path):
     draw_figures(["differences", "rm_at_k", "discrimination_calibration", "reliability"], out=tmp_path / "out")
     drawn = list(csv.DictReader((tmp_path / "out" / "mixture" / "smoke-c0" / "differences.csv").open()))

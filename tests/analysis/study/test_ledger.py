@@ -17,7 +17,7 @@ from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from tests.analysis.study.planned_runs import SHIPPED, Fill, train
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def test_the_ledger_says_what_is_finished_shared_failed_and_next(
