@@ -72,7 +72,9 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
         [*(f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")), "table.csv", "table.md"]
     ), "a new figure that these runs give: add its name to FIGURES above"
     first = {p.name: p.read_bytes() for p in paths}
-    again = draw(["rm_at_k", "score_distributions"], out=tmp_path / "again")  # a bundle's test draws all a second time, small
+    again = draw(
+        ["rm_at_k", "score_distributions"], out=tmp_path / "again"
+    )  # a bundle's test draws all a second time, small
     assert {p.name: p.read_bytes() for p in again} == {p.name: first[p.name] for p in again}
     assert len(again) == 6
 
