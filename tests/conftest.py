@@ -3,7 +3,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,24 @@ def make_store_anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
         patched.setattr(store, "_create", copied)
         patched.setattr(store, "_import_mlflow", imported)
         yield create
+
+
+@pytest.fixture(scope="session", autouse=True)
+def toy_is_composed_once() -> Iterator[None]:
+    """The toy of sweeps is composed once a process for the same overrides. A program that is named by its path is composed each time,
+    since its files may change; the toy's do not, and a hundred launches begin with it."""
+    from rmlab import configuration
+
+    toy = str(Path(__file__).parent / "sweep" / "toy" / "toy.py")
+    composed = configuration._composed
+    kept = cache(lambda overrides: composed(toy, overrides))
+
+    def once(program: str, overrides: Sequence[str]) -> Any:
+        return kept(tuple(overrides)).copy() if program == toy else composed(program, overrides)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(configuration, "_composed", once)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
