@@ -94,12 +94,16 @@ def test_intervals_of_discrimination_hold_the_truth_at_80_tasks():
     rng, held = np.random.default_rng(2), dict.fromkeys(truth, 0)
     for seed in range(draws):
         rows = table(World().draw(rng, 80, 16))
-        values = bootstrap(Combined(rows, kinds), rows.clusters, 600, seed % BOOTSTRAPS)
-        for name, value_R in (
-            ("rm_at_8", values["rm_at_k"][:, eighth]),
-            ("auc_within_task", values["auc_within_task"]),
+        statistic = Combined(rows, kinds)
+        own, drawn = (
+            statistic.values(np.ones((1, rows.clusters))),
+            bootstrap(statistic, rows.clusters, 600, seed % BOOTSTRAPS),
+        )
+        for name, (estimate, *value_R) in (
+            ("rm_at_8", [*own["rm_at_k"][:, eighth], *drawn["rm_at_k"][:, eighth]]),
+            ("auc_within_task", [*own["auc_within_task"], *drawn["auc_within_task"]]),
         ):
-            low, high = interval(truth[name], value_R)
+            low, high = interval(estimate, np.array(value_R))
             held[name] += low <= truth[name] <= high
     print(held)
     for name, count in held.items():
