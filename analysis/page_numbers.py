@@ -212,6 +212,9 @@ def table_marks(folder: Path, block: Block, tokens: Sequence[Token], mark: dict[
         for heading in head[: head.index("seeds") if "seeds" in head else head.index("metric") + 1]
     }
     found = []
+    of_cell: dict[tuple[int, int], list[Token]] = {}
+    for token in tokens:
+        of_cell.setdefault(token.cell, []).append(token)
     for row, cells in enumerate(body, 1):
         if isinstance(by, dict):
             cell = dict(zip(head, cells, strict=True))
@@ -221,7 +224,7 @@ def table_marks(folder: Path, block: Block, tokens: Sequence[Token], mark: dict[
         source = f"{mark['table']} {where}"
         there = selected(folder, source)
         for column, heading in enumerate(head):
-            here = [token for token in tokens if token.cell == (row, column)]
+            here = of_cell.get((row, column), [])
             items = [item for item in columns.get(heading, "").split() if there and there[0].get(item) != ""]
             if items and items[0] not in there[0] and heading not in own:
                 items = []  # the table has the heading, this CSV does not

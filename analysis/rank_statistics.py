@@ -39,12 +39,20 @@ def unit_weights(
     unit_N, stratum_N: None = every row is a unit, all are one stratum.
     """
     code_N = codes(range(count) if unit_N is None else unit_N)[0]
-    stratum_of, strata = codes(np.zeros(count) if stratum_N is None else stratum_N)
-    weight_RN = np.ones((replicates + 1, count))
-    for stratum in range(strata if replicates else 0):
-        rows = np.flatnonzero(stratum_of == stratum)
+    stratum_of = codes(np.zeros(count) if stratum_N is None else stratum_N)[0]
+    return _weights(tuple(code_N.tolist()), tuple(stratum_of.tolist()), replicates, seed)
+
+
+@lru_cache(maxsize=2)
+def _weights(code_of: tuple[int, ...], stratum_of: tuple[int, ...], replicates: int, seed: int) -> Floats:
+    """Weights of units and strata by their numbers: weight_RN, read-only, since all metrics of one set of verifiers share it."""
+    code_N, stratum_N = np.array(code_of, dtype=np.intp), np.array(stratum_of, dtype=np.intp)
+    weight_RN = np.ones((replicates + 1, len(code_N)))
+    for stratum in np.unique(stratum_N) if replicates else ():
+        rows = np.flatnonzero(stratum_N == stratum)
         own, place = np.unique(code_N[rows], return_inverse=True)
-        weight_RN[1:, rows] = np.vstack(list(cluster_weights(len(own), replicates, seed + stratum)))[:, place]
+        weight_RN[1:, rows] = np.vstack(list(cluster_weights(len(own), replicates, seed + int(stratum))))[:, place]
+    weight_RN.flags.writeable = False
     return weight_RN
 
 

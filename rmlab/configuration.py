@@ -92,8 +92,8 @@ def load_file(path: Path) -> ModuleType:
     return module
 
 
-PLAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)+=(?!{)", re.ASCII)
-"""How an override begins that sets one value: its key has a dot, so it is no group, and the value is no mapping."""
+PLAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)+=", re.ASCII)
+"""How an override begins that sets one value, or a mapping of free names: its key has a dot, so it is no group."""
 GROUP = re.compile(r"[A-Za-z_][\w/]*=(?!{)", re.ASCII)
 """How one begins whose key has no dot: it chooses of a group (`_chooses`), which no plain one undoes, or sets a value."""
 
@@ -206,7 +206,8 @@ def taken_choices(program: str, overrides: Sequence[str]) -> dict[str, tuple[lis
 
 
 def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | None:
-    """A composed configuration with plain values set, as composing it anew would; None where that needs composing (a group).
+    """A composed configuration with plain values set, as composing it anew would; None where that needs composing (a group), or says
+    what is wrong with a mapping.
 
     Raises UsageError for a value of the wrong type.
     """
@@ -223,6 +224,14 @@ def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | No
         key, value = override.key_or_group, override.value()
         if override.is_sweep_override() or override.is_add() or override.is_delete() or override.package is not None:
             return None
+        if isinstance(value, dict):
+            if not _takes_free_names(config, key):
+                return None
+            try:
+                OmegaConf.update(changed, key, value, force_add=True)
+            except OmegaConfBaseException:
+                return None
+            continue
         if not _is_value(config, key):
             return None
         try:
@@ -240,6 +249,12 @@ def _is_value(config: DictConfig, key: str) -> bool:
     parent, _, name = key.rpartition(".")
     holder = OmegaConf.select(config, parent) if parent else config
     return isinstance(holder, DictConfig) and isinstance(holder._get_node(name, validate_access=False), ValueNode)
+
+
+def _takes_free_names(config: DictConfig, key: str) -> bool:
+    """Whether a key is there and holds a mapping of free names (`data.policies`)."""
+    node = OmegaConf.select(config, key)
+    return isinstance(node, DictConfig) and OmegaConf.get_type(node) is dict
 
 
 def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:

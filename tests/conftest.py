@@ -3,7 +3,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,24 @@ def make_store_anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 
 
 @pytest.fixture(scope="session", autouse=True)
+def toy_is_composed_once() -> Iterator[None]:
+    """The toy of sweeps is composed once a process for the same overrides. A program that is named by its path is composed each time,
+    since its files may change; the toy's do not, and a hundred launches begin with it."""
+    from rmlab import configuration
+
+    toy = str(Path(__file__).parent / "sweep" / "toy" / "toy.py")
+    composed = configuration._composed
+    kept = cache(lambda overrides: composed(toy, overrides))
+
+    def once(program: str, overrides: Sequence[str]) -> Any:
+        return kept(tuple(overrides)).copy() if program == toy else composed(program, overrides)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(configuration, "_composed", once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def warm_fork_server() -> None:
     """Cells of all tests of a worker of several are forked from one server: the first has it, be it of a toy, import what any needs."""
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -119,18 +137,28 @@ def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database:
 def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are drawn small, once and where their panels happen to lie, for tests of what is drawn: laying the panels out, and
     drawing each figure twice and at full size, takes most of their time."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    whole = Figure.savefig
-
-    def small(drawn: Figure, path: Path, **options: Any) -> None:
+    def small(drawn: Figure, path: Path, metadata: dict[str, Any]) -> None:
         if path.name.endswith(".pdf"):
             path.touch()
         else:
             drawn.set_layout_engine("none")
-            whole(drawn, path, dpi=50, **options)
+            drawn.set_dpi(50)
+            FigureCanvasAgg(drawn).print_png(path, metadata=metadata)  # `savefig` draws it before, to lay it out
 
     monkeypatch.setattr(Figure, "savefig", small)
+
+
+@pytest.fixture
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made but not rendered, for tests of what is written beside them. A test that has `small_pictures` too renders them;
+    each kind of figure is rendered in one of those."""
+    from matplotlib.figure import Figure
+
+    if "small_pictures" not in request.fixturenames:
+        monkeypatch.setattr(Figure, "savefig", lambda drawn, path, **_: path.touch())
 
 
 @pytest.fixture

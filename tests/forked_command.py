@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
@@ -31,13 +31,18 @@ def start_warm_fork_server() -> None:
 class ForkedCommand:
     """A command under way, in a session of its own. Its ranks, where it has any, are forked from the same server.
 
-    environment: beside this process's. log: takes its output and its errors, after what it holds.
+    environment: beside this process's. log: takes its output and its errors, after what it holds. work: what is done with the
+    arguments, a function that its process can import; None = the command.
     """
 
     _pids: ClassVar[set[int]] = set()
 
     def __init__(
-        self, *arguments: str | Path, environment: Mapping[str, str] | None = None, log: Path | None = None
+        self,
+        *arguments: str | Path,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        work: Callable[..., None] | None = None,
     ) -> None:
         start_warm_fork_server()
         self._folder = tempfile.TemporaryDirectory(prefix="rmlab-command-")
@@ -49,6 +54,7 @@ class ForkedCommand:
                 {**os.environ, **(environment or {})},
                 str(Path.cwd()),
                 [str(path) for path in self._said],
+                work,
                 forkserver._forkserver._forkserver_address,  # type: ignore[attr-defined]
             ),
         )
@@ -100,7 +106,14 @@ class ForkedCommand:
         return out, err
 
 
-def _work(arguments: list[str], environment: dict[str, str], folder: str, said: list[str], server: str) -> None:
+def _work(
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    said: list[str],
+    work: Callable[..., None] | None,
+    server: str,
+) -> None:
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)
@@ -118,6 +131,9 @@ def _work(arguments: list[str], environment: dict[str, str], folder: str, said: 
     from rmlab.__main__ import main
 
     try:
-        main()
+        if work is None:
+            main()
+        else:
+            work(*arguments)
     finally:  # as at the end of a Python that was started anew: joblib ends its workers here, else they are waited for until they are idle
         threading._shutdown()  # type: ignore[attr-defined]

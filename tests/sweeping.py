@@ -40,6 +40,31 @@ def sweep_here(*arguments: str | Path) -> tuple[int, str, str]:
     return rmlab_here("sweep", *arguments)
 
 
+def multirun(program: str, *overrides: str) -> None:
+    """What `rmlab train -m` does, of any program; for a process of its own."""
+    from rmlab.errors import RmlabError
+    from rmlab.commands import multirun as made
+
+    try:
+        made.multirun(program, overrides)
+    except RmlabError as error:
+        print(f"rmlab: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def launches_without(*cases: str) -> None:
+    """Launches the toy through each launcher where a module is not there (LAUNCHER=MODULE), in a fork of this process, which has not yet
+    looked for what is installed; prints how each ended."""
+    from rmlab.cli import main
+
+    for launcher, _, missing in (case.partition("=") for case in cases):
+        if not (child := os.fork()):
+            sys.modules[missing] = None  # type: ignore[assignment]
+            sys.argv = ["rmlab", "sweep", TOY, f"hydra/launcher={launcher}"]
+            main()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 def ledger() -> Counter[tuple[str, str]]:
     """How often a cell of the toy said a word (`start`, `end`, ...) in the runs folder, by word and hash of the cell."""
     path = runs_folder() / "ledger"

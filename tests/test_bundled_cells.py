@@ -208,6 +208,7 @@ def test_a_failed_run_here_is_not_shown_beside_the_run_that_came_later_in_a_bund
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_a_sweep_of_verifiers_goes_on_from_its_study_s_bundle(machines: dict[str, Store], tmp_path: Path) -> None:
     pool = write_pool(tmp_path / "hand.parquet")
     asked = ("label_ratio", "preset=smoke", "seeds=[0]", f"data.path={pool}")

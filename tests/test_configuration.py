@@ -136,6 +136,10 @@ def test_values_are_set_as_composing_would_and_groups_are_left_to_it() -> None:
     base = compose("train_verifier")
     values = ["data.scale=7", "training.match=steps"]
     assert with_values(base, values) == compose("train_verifier", values)
+    names = ["data.policies={careful: 2, 2024_a-1.5: 1}", "data.sources={stdlib: 1}"]
+    assert with_values(base, names) == compose("train_verifier", names)
+    assert with_values(base, ["data.policies={careful: much}"]) is None
+    assert with_values(base, ["model.tokenizer={vocab_size: 5}"]) is None
     assert with_values(base, ["model=tiny"]) is None
     assert with_values(base, ["data.scale=7", "preset=smoke"]) is None
     assert with_values(base, ["nothing.like_this=1"]) is None
@@ -151,6 +155,12 @@ def test_values_are_set_as_composing_would_and_groups_are_left_to_it() -> None:
         ["preset=smoke", "data.scale=20", "data.path=/a/b", "seed=3"],
         ["data.policies.careful=2", "data.scale=20"],
         ["data.policies={careful: 2}", "data.scale=20"],
+        [
+            "data.policies={careful: 2}",
+            "data.sources={stdlib: 1}",
+            "data.scale=20",
+            "data.policies={hasty: 1, careful: 3}",
+        ],
         ["data.scale=20", "model=tiny", "+data.policies.hasty=1", "prompt.over_length=drop"],
     ],
 )

@@ -1,9 +1,6 @@
 """`rmlab train -m +sweep=NAME`: Hydra's own multirun runs the cells of `rmlab sweep NAME`, through its launchers and ours."""
 
 import io
-import os
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from rmlab.sweep.plan import expand
 from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
+from tests import sweeping
 from tests.command_line import rmlab_here
 from tests.forked_command import ForkedCommand, start_warm_fork_server
 from tests.sweeping import cells_that_said
@@ -31,30 +29,14 @@ def where(runs_folder: Path) -> Path:
     return runs_folder
 
 
-def python(code: str) -> tuple[int, str, str]:
-    process = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=REPOSITORY,
-        env=dict(os.environ),
-        text=True,
-        capture_output=True,
-        timeout=PATIENCE,
-    )
-    return process.returncode, process.stdout, process.stderr
-
-
-def multirun(*overrides: str) -> tuple[int, str, str]:
+def multirun(*overrides: str) -> tuple[int | None, str, str]:
     """What `rmlab train -m` does, of the toy, in a process of its own."""
-    return python(f"""
-import sys
-from rmlab.commands.multirun import multirun
-from rmlab.errors import RmlabError
-try:
-    multirun({str(TOY / "toy.py")!r}, {list(overrides)!r})
-except RmlabError as error:
-    print(f"rmlab: {{error}}", file=sys.stderr)
-    sys.exit(error.exit_code)
-""")
+    return ended(ForkedCommand(str(TOY / "toy.py"), *overrides, work=sweeping.multirun))
+
+
+def ended(process: ForkedCommand) -> tuple[int | None, str, str]:
+    out, err = process.communicate(PATIENCE)
+    return process.returncode, out, err
 
 
 def multirun_here(*overrides: str) -> str:
@@ -66,9 +48,7 @@ def multirun_here(*overrides: str) -> str:
 
 
 def rmlab(*arguments: str) -> tuple[int | None, str, str]:
-    process = ForkedCommand(*arguments)
-    out, err = process.communicate(PATIENCE)
-    return process.returncode, out, err
+    return ended(ForkedCommand(*arguments))
 
 
 @pytest.mark.slow
@@ -112,7 +92,8 @@ def test_the_same_cells_through_every_launcher(where: Path, launcher: tuple[str,
 def test_rmlab_sweep_takes_a_launcher_too_and_failures_are_told(where: Path) -> None:
     arguments = ("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "trouble={3:error}", "--on-error", "continue")
     code, _, err = rmlab(
-        *arguments, "hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.poll_seconds=0.2"
+        *(*arguments, "hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.poll_seconds=0.2"),
+        "hydra.launcher.workers=1",
     )
     assert code == 1
     assert "RuntimeError: this cell has no luck" in err
@@ -210,23 +191,14 @@ def test_the_sweepers_options_are_those_of_the_command() -> None:
 
 
 def test_a_launcher_without_its_package_names_it(where: Path) -> None:
-    """Each in a fork of one process, which has imported the command and not yet looked for what is installed."""
     cases = {
         "joblib": ("hydra_plugins.hydra_joblib_launcher", "needs hydra-joblib-launcher: pip install"),
         "slurm": ("submitit", "needs submitit: pip install -e '.[slurm]'"),
         "ray": ("ray", "needs ray: pip install -e '.[ray]'"),
         "submitit_slrum": ("none", "did you mean submitit_slurm"),
     }
-    code, out, err = python(f"""
-import os, sys
-from rmlab.cli import main
-for launcher, (missing, _) in {cases!r}.items():
-    if not (child := os.fork()):
-        sys.modules[missing] = None
-        sys.argv = ["rmlab", "sweep", {str(TOY / "toy_scale.yaml")!r}, f"hydra/launcher={{launcher}}"]
-        main()
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-""")
+    asked = [f"{launcher}={missing}" for launcher, (missing, _) in cases.items()]
+    code, out, err = ended(ForkedCommand(*asked, work=sweeping.launches_without))
     assert code == 0, err
     assert set(out.split()) <= {"1", "2"}
     for line, (launcher, (_, words)) in zip(err.splitlines(), cases.items(), strict=True):  # before any work

@@ -14,6 +14,8 @@ from tests.verifiers.examples import write_pool
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 @pytest.fixture(autouse=True)
 def where(runs_folder: Path) -> Path:

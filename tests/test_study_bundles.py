@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from analysis.registry import registered
 from rmlab.commands import figures
@@ -105,12 +104,6 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other or (isinstance(one, float) and one == pytest.approx(other, rel=1e-9, abs=1e-12)))
 
 
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made and not drawn into their files, which tests of figures do: it takes most of the time, and tables do not need it."""
-    monkeypatch.setattr(Figure, "savefig", lambda drawn, path, **options: path.touch())
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("page", [MADE_HERE, *SHIPPED], indirect=True)
@@ -196,6 +189,7 @@ def test_all_that_travels_is_small() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_pictures")
 def test_of_a_real_sweep_nothing_of_the_machine_travels(
     runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

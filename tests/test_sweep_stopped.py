@@ -162,6 +162,7 @@ def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
 def test_real_verifiers_killed_at_a_random_moment_and_gone_on_with(runs_folder: Path, tmp_path: Path) -> None:
     pool = write_pool(tmp_path / "hand.parquet")
     arguments = ("data_scale", "preset=smoke", f"data.path={pool}", "--workers", "2")

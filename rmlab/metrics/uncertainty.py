@@ -14,6 +14,7 @@ Percentile intervals of 2,000 resamples.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,26 @@ class Rule(Enum):
 
 
 def cluster_weights(clusters: int, replicates: int, seed: int) -> Iterator[Floats]:
-    """How often each cluster is drawn when as many are drawn with replacement as there are: weight_RC, in chunks of R."""
-    rng = np.random.default_rng(seed)
+    """How often each cluster is drawn when as many are drawn with replacement as there are: weight_RC, in chunks of R, read-only."""
     chunk = max(1, WEIGHTS_AT_ONCE // max(clusters, 1))
+    if replicates <= chunk:
+        yield _all_weights(clusters, replicates, seed)
+        return
+    rng = np.random.default_rng(seed)
     for start in range(0, replicates, chunk):
-        size = min(chunk, replicates - start)
-        yield rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=size).astype(float)
+        yield _weights(rng, clusters, min(chunk, replicates - start))
+
+
+@lru_cache(maxsize=2)
+def _all_weights(clusters: int, replicates: int, seed: int) -> Floats:
+    """Those that fit into one chunk: all tables of a comparison share them, and to draw them is much of a bootstrap's time."""
+    return _weights(np.random.default_rng(seed), clusters, replicates)
+
+
+def _weights(rng: np.random.Generator, clusters: int, replicates: int) -> Floats:
+    weight_RC = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=replicates).astype(float)
+    weight_RC.flags.writeable = False
+    return weight_RC
 
 
 def bootstrap(statistic: Statistic, clusters: int, replicates: int, seed: int) -> Values:

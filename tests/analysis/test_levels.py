@@ -9,7 +9,7 @@ from rmlab.commands.figures import draw_figures
 from rmlab.metrics.sweep_levels import FAMILY, compare_levels
 from tests.analysis.level_runs import the_group, track
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def test_the_table_and_the_csv_say_what_the_test_says(words, one_sweep):
@@ -54,6 +54,7 @@ def test_the_name_of_a_factor_is_not_cut_off_beside_one_level(store, tmp_path, m
     assert 0 <= low < high <= height
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_the_figure_holds_every_test(words, tmp_path):
     draw_figures(["differences", "rm_at_k", "discrimination_calibration", "reliability"], out=tmp_path / "out")
     drawn = list(csv.DictReader((tmp_path / "out" / "mixture" / "smoke-c0" / "differences.csv").open()))

@@ -16,7 +16,7 @@ from rmlab.errors import DataError, StoreError
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 PAIRED = {"before": 0.2, "after": 0.3, "difference": 0.1, "low": 0.0, "high": 0.2, "tasks": 9}
 CURVE = [
@@ -195,6 +195,7 @@ def test_a_tag_does_not_lead_out_of_the_folder(tag: str, store: Store, tmp_path:
     assert not [path for path in tmp_path.rglob("*elsewhere*") if "mlruns" not in path.parts]
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_names_are_text_and_not_markup(store: Store) -> None:
     track(store, name="a $\\frac{b|c\nd")
     paths = {path.name: path for path in draw()}

@@ -24,7 +24,7 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def test_spearman_by_hand() -> None:

@@ -21,7 +21,7 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 TASKS, ATTEMPTS = 20, 4
 MANY, FEW = 12, 3  # tasks with attempts of both labels

@@ -163,7 +163,7 @@ def test_one_level_uses_its_own_seeds_only():
 def test_a_sweep_of_four_equal_levels_shows_a_difference_as_often_as_said():
     """The variance of seeds is pooled over three levels and Holm corrects nine tests: at most 8 % of 200 sweeps show anything."""
     shown = [
-        any(test.shown for test in compare_levels(*sweep(seed, levels=3, tasks=30), replicates=200))
+        any(test.shown for test in compare_levels(*sweep(seed, levels=3, tasks=30), replicates=100))
         for seed in range(200)
     ]
     assert 0.01 <= np.mean(shown) <= 0.08

@@ -99,13 +99,13 @@ def test_the_command_writes_the_files_without_them(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_third_shipped_function_that_does_not_fit_is_known():
-    """Of every third function: all take a minute of processor time."""
+def test_every_sixth_shipped_function_that_does_not_fit_is_known():
+    """Of every sixth function: all take a minute of processor time."""
     found = {}
     for name in ("tasks", "tasks_rl", "tasks_supervised"):
         tasks, _ = read_tasks(STARTER / f"{name}.parquet")
-        third = set(sorted({t.function_id for t in tasks})[::3])
-        found |= fitness.unfit(functions_of(BaseTasks(tuple(t for t in tasks if t.function_id in third))), workers=2)
+        sixth = set(sorted({t.function_id for t in tasks})[::6])
+        found |= fitness.unfit(functions_of(BaseTasks(tuple(t for t in tasks if t.function_id in sixth))), workers=2)
     assert set(found) <= {
         "dataclasses._field_assign", "encodings.normalize_encoding", "enum._dedent", "enum._is_single_bit",
         "json.encoder.py_encode_basestring_ascii", "re._compiler._generate_overlap_table", "re._parser.fix_flags",

@@ -38,7 +38,7 @@ ENDED_WORKERS = [
     '{"Decimal":[0,[1],1e999]}',
     '{"set":[1e999,1.5]}',
 ]
-FEW, MANY = 4_000, 50_000
+FEW, MANY = 4_000, 20_000
 
 
 def encodings(seed: int, count: int) -> list[str]:

@@ -28,7 +28,7 @@ def shipped():
     return {task.task_id: task for task in tasks}, pool
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(150, marks=pytest.mark.slow)])
 def test_shipped_attempts_replay_to_the_same_words_and_labels(sandbox, shipped, count):
     tasks, pool = shipped
     every = len(pool) // count

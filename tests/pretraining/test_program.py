@@ -93,8 +93,8 @@ def test_comparisons_are_read_beside_the_text_and_held_out_apart(corpus, tmp_pat
 
     texts = [d for d in corpus.documents if d.kind is Kind.code] + [episode(i) for i in range(150)]
     write_corpus(tmp_path / "pretraining" / "corpus.parquet", Corpus(tuple(texts), corpus.metadata))
-    wide = ["training.context=512", "training.batch_tokens=2048", "model.max_positions=512", "training.tokens=10000"]
-    folder = load_program("pretrain").main([*FEW, *wide, "training.comparisons=200", "tracked=false"])
+    wide = ["training.context=512", "training.batch_tokens=2048", "model.max_positions=512", "training.tokens=4000"]
+    folder = load_program("pretrain").main([*FEW, *wide, "training.comparisons=60", "tracked=false"])
     record = json.loads((folder / "base.json").read_text())
     assert set(record["held_out_right"]) == {"code", "episode", "comparison"}
     assert 0 <= record["held_out_right"]["comparison"] <= 1

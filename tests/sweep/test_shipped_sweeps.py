@@ -89,6 +89,8 @@ def test_a_shipped_sweep_runs_at_smoke(
         "runtime.progress=false",
         f"tracking.uri={store}",
     ]
+    if not any(factor.owns_key("data.scale") for factor in spec.factors):
+        small.append("data.scale=64")
     cells = expand(spec, small, compose, program.identity)
     program.prepare([cell.config for cell in cells])
     for key, cell in {cell.identity.config_hash: cell for cell in cells}.items():

@@ -2,10 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +15,14 @@ from rmlab.models.config import ModelConfig
 from rmlab.models.heads import last_logits, pad_right
 from rmlab.models.load import scratch_model
 from rmlab.models.packed import packed_rows
-from rmlab.paths import REPOSITORY
 from rmlab.stopping import Stopped, ask_to_stop
+from rmlab.training import loop
 from rmlab.training.batching import micro_batches
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator, resolve_device
 from rmlab.training.loop import Log, Trained
 from rmlab.training.supervised import Example, mean_gradient, train
+from tests.forked import exit_code
 
 SHAPE = ModelConfig(hidden_size=16, layers=2, heads=2, kv_heads=2, head_dim=8, intermediate_size=24, max_positions=32)
 YES, NO = 1, 2
@@ -179,33 +179,23 @@ def test_bfloat16_is_another_arithmetic_and_still_learns() -> None:
     assert took.history != exact.history
 
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from rmlab.training.config import MicroBatchRuntimeConfig
-from tests.training.test_supervised import trained
-import rmlab.training.loop as loop
-save = loop.save_checkpoint
-def announced(path, model, optimizer, state, ranks):
-    save(path, model, optimizer, state, ranks)
-    print(state["step"], flush=True)
-loop.save_checkpoint = announced
-trained(Path(sys.argv[1]), MicroBatchRuntimeConfig(progress=False, checkpoint_seconds=0.0))
-"""
+def trained_and_killed(checkpoint: Path) -> None:
+    """Writes a checkpoint after each step, and is killed when the seventh is there; for a process of its own."""
+    save = loop.save_checkpoint
+
+    def killed(path: Path, model: Any, optimizer: Any, state: dict[str, Any], ranks: Any) -> None:
+        save(path, model, optimizer, state, ranks)
+        if state["step"] >= 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    loop.save_checkpoint = killed
+    trained(checkpoint, MicroBatchRuntimeConfig(progress=False, checkpoint_seconds=0.0))
 
 
 @pytest.mark.slow
 def test_killed_and_resumed_is_bit_for_bit_the_unbroken_run(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint.safetensors"
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(checkpoint)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line) >= 7:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    assert process.wait() == -signal.SIGKILL
+    assert exit_code(trained_and_killed, checkpoint) == -signal.SIGKILL
     logged: list[int] = []
     resumed, took = trained(checkpoint, log=lambda step, loss, rate, speed: logged.append(step))
     unbroken, whole = trained()

@@ -179,7 +179,7 @@ def test_what_is_not_read_of_long_attempts_is_counted_in_training_and_scoring(
 def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(
     pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path
 ) -> None:
-    more = ("training.epochs=15",)
+    more = ("training.epochs=8",)
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     ended = 0
     while ended != -signal.SIGKILL:  # again, where it was done before this process saw its checkpoint

@@ -40,9 +40,10 @@ TOPS = ("rmlab", "conf", "sweeps", "experiments", "analysis", "tests", "runs", "
 
 _PART = r"[^\s/\"'`<>|:;,=(){}\[\]\\]+"
 _ABSOLUTE = re.compile(
-    rf"(?:(?<=sqlite:///)|(?<=file://)|(?<=\\[nrt])|(?<![\w.~/:@%+-]))/{_PART}/(?:{_PART}/)*(?:{_PART})?"
-)
-_STORE = re.compile(r"\b(tracking\.uri=)[^\s'\"]+|^(  uri: ).+$", re.MULTILINE)
+    rf"/(?:(?<=sqlite:////)|(?<=file:///)|(?<=\\[nrt]/)|(?<![\w.~/:@%+-]/)){_PART}/(?:{_PART}/)*(?:{_PART})?"
+)  # each begins with plain characters and looks back over them: those are searched for many times as fast as what may stand before
+_OF_STORE = re.compile(r"(tracking\.uri=)(?<!\wtracking\.uri=)[^\s'\"]+")
+_STORE_LINE = re.compile(r"(  uri: )(?<![^\n]  uri: ).+")
 
 
 def latest(infos: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
@@ -111,8 +112,7 @@ def left_out(files: Mapping[str, int]) -> dict[str, int]:
 def anonymous(text: str) -> str:
     """A text without paths and stores of any machine: a path in a clone is relative to it, of another the last part is left."""
     text = portable(text)
-    if "uri" in text:
-        text = _STORE.sub(lambda found: f"{found[1] or found[2]}null", text)
+    text = _STORE_LINE.sub(r"\1null", _OF_STORE.sub(r"\1null", text))
     return _ABSOLUTE.sub(lambda found: _below_the_clone(found[0]), text)
 
 

@@ -18,7 +18,7 @@ from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from tests.analysis.study.planned_runs import SHIPPED, Fill, train
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def test_the_ledger_says_what_is_finished_shared_failed_and_next(
@@ -221,9 +221,10 @@ def test_a_plan_that_says_nothing_clear_is_refused(folder: Path, text: str, word
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.slow
 def test_the_shipped_study_is_planned_as_its_plan_says() -> None:
+    """By its sweep files alone: tests of shipped sweeps make their cells at this preset."""
     rows = csv.DictReader((SHIPPED / "power.csv").read_text().splitlines())
     study = PlannedStudy.read(SHIPPED, [])
-    assert {row["sweep"]: int(row["cells"]) for row in rows} == {name: len(of) for name, of in study.planned.items()}
-    assert tuple(study.planned) == study.sweeps
+    planned = {name: len(spec.combinations) * len(spec.seeds) for name, spec in study.specs.items()}
+    assert {row["sweep"]: int(row["cells"]) for row in rows} == planned
+    assert study.preset == "small"

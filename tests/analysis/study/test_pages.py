@@ -22,7 +22,7 @@ from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.store import Store
 from tests.analysis.study.planned_runs import WHOLE, Fill, train
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def told(folder: Path, **conditions: str) -> dict[str, str]:
@@ -110,6 +110,7 @@ def test_two_seeds_are_no_test(folder: Path, fill: Fill) -> None:
     assert "| voluntary: +" in text
 
 
+@pytest.mark.usefixtures("small_pictures")
 def test_the_overview_is_one_page_in_grey_with_small_letters(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fill: Fill
 ) -> None:

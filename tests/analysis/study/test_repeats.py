@@ -12,7 +12,7 @@ from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.store import Store
 from tests.analysis.study.planned_runs import Fill, train
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def test_a_cell_that_was_trained_again_is_held_against_one_new_training(

@@ -100,6 +100,10 @@ def everything(bundle: Bundle) -> str:
         ('File "/srv/a/.venv/lib/x.py", line 3', 'File ".venv/lib/x.py", line 3'),
         ("rmlab rl tracking.uri=http://me:secret@host/x seed=1", "rmlab rl tracking.uri=null seed=1"),
         ("sqlite:////srv/a/runs/mlflow.db", "sqlite:///runs/mlflow.db"),
+        ("file:///srv/a/runs/x", "file://runs/x"),
+        (r"one line\n/srv/a/b/c, {2: '/srv/d/e'}", r"one line\nc, {2: 'e'}"),
+        ("tracking:\n  uri: postgresql://me@host/x\n  level: 1\n", "tracking:\n  uri: null\n  level: 1\n"),
+        ("/srv/a/b", "b"),
         ("eval/rm_at_k, 3 tokens/s, a / b, 1/2, https://arxiv.org/abs/1, ~/x, ../y, <p>/</p>", None),
     ],
 )
