@@ -42,8 +42,8 @@ def sweep_here(*arguments: str | Path) -> tuple[int, str, str]:
 
 def multirun(program: str, *overrides: str) -> None:
     """What `rmlab train -m` does, of any program; for a process of its own."""
-    from rmlab.errors import RmlabError
     from rmlab.commands import multirun as made
+    from rmlab.errors import RmlabError
 
     try:
         made.multirun(program, overrides)

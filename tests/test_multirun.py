@@ -5,6 +5,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 
 from rmlab.commands.multirun import multirun as multirun_of
 from rmlab.configuration import compose, load_program
@@ -44,6 +45,7 @@ def multirun_here(*overrides: str) -> str:
     start_warm_fork_server()
     with redirect_stdout(io.StringIO()) as out:
         multirun_of(str(TOY / "toy.py"), list(overrides))
+    assert "sweep" not in ConfigStore.instance().repo, "what this process composes next has no such group"
     return out.getvalue()
 
 

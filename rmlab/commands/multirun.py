@@ -45,6 +45,7 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
 
     Raises UsageError for a sweep, group or key that is not there, RmlabError where a job failed.
     """
+    from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
@@ -85,6 +86,9 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
         raise UsageError(what) from error
     finally:
         GlobalHydra.instance().clear()
+        ConfigStore.instance().repo.pop(
+            "sweep", None
+        )  # else `sweep` would be a group of what this process composes next
 
 
 def _no_plugin(error: str) -> str | None:
