@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from rmlab.metrics.uncertainty import FEW_CLUSTERS
 from rmlab.scores.scores import Scores
 from rmlab.wording import counted, listed
 
@@ -41,6 +40,8 @@ def shows_across(report: Mapping[str, Any]) -> bool:
 
 def few_clusters(clusters: int) -> list[str]:
     """A warning where there are few clusters, nothing where there are enough."""
+    from rmlab.metrics.uncertainty import FEW_CLUSTERS  # here, since it loads scipy, and plans say nothing of clusters
+
     if clusters >= FEW_CLUSTERS:
         return []
     if clusters == 1:
