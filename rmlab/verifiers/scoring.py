@@ -5,9 +5,10 @@ A model with a scalar head gives one number instead, which takes the place of th
 A score depends only on its prompt, not on its batch, the padding or the order of the table: in float32 to 3e-5, in half precision up
 to rounding, since long prompts that are alone in their batch and calls with many tokens use other kernels.
 
-On a GPU a dense verifier that was trained in bfloat16 scores in float16, which takes as long and rounds eight times as finely: its
-scores are off those in float32 by 0.0005 in the mean, in bfloat16 by 0.015 (experiments/benchmarks/README.md). Numbers that are beyond
-float16's range, 65,504, make no score; such prompts are scored again in bfloat16.
+On a GPU a dense verifier that was trained in bfloat16 scores in float16, which has the same peak rate there and rounds eight times as
+finely: the scores of one such verifier were off those in float32 by 0.0005 in the mean, in bfloat16 by 0.015
+(experiments/benchmarks/README.md). Numbers that are beyond float16's range, 65,504, make no score; such prompts are scored again in
+bfloat16.
 """
 
 import sys
@@ -239,8 +240,8 @@ def scored_in(model: Any, autocast: Autocast) -> torch.dtype:
 
 
 def half_precision(model: Any, device: Any) -> torch.dtype:
-    """That a language model scores in on a device where it was trained in bfloat16: float16 on a GPU, where both cost the same. Without
-    experts: grouped products of them are bfloat16's."""
+    """That a language model scores in on a device where it was trained in bfloat16: float16 on a GPU, where both have the same
+    peak rate, unless it has experts, whose grouped products are in bfloat16."""
     finer = torch.device(device).type == "cuda" and not has_experts(model)
     return torch.float16 if finer else torch.bfloat16
 
