@@ -3,9 +3,10 @@
     python experiments/benchmarks/scoring.py [--device cuda --only speed numbers long --model-tokens 262144]
 
 speed: the evaluation part of the starter set (32 attempts at each of 200 tasks), models of SmolLM2-135M's shape and random start.
-`ours` reads what prompts have in common once; tokens a second are always those of the prompts that were asked for. `theirs` is
-the transformers decoder in bfloat16 on right-padded batches of like length, its head at the answer alone, the best of a few batch
-sizes. The floor is the arithmetic of the tokens that have to be read over the rate of a product of matrices, measured here.
+`ours` reads what prompts have in common once, on a GPU in float16, in which it scores there, and in bfloat16 beside it; tokens a second
+are always those of the prompts that were asked for. `theirs` is the transformers decoder in bfloat16 on right-padded batches of like
+length, its head at the answer alone, the best of a few batch sizes. The floor is the arithmetic of the tokens that have to be read over
+the rate of a product of matrices, measured here.
 numbers: the same attempts in float32, padded and shared, in another order, and in bfloat16 and float16. With --verifier FOLDER these
 are the scores of that trained verifier, of 32 attempts at each of 600 tasks of language_attempts.
 long: one prompt of 262,144 tokens through Qwen3-30B-A3B's shape in bfloat16, within the memory of an 80 GB card.
@@ -25,7 +26,7 @@ from rmlab.models.heads import pad_right
 from rmlab.models.prefix_decoder import can_fuse
 from rmlab.models.prefixes import prefix_batches
 from rmlab.verifiers.answer import AnswerTokens
-from rmlab.verifiers.scoring import score_ids
+from rmlab.verifiers.scoring import half_precision, score_ids
 
 STARTER = Path(__file__).parents[2] / "rmlab" / "starter"
 ANSWER = AnswerTokens(1, 2)
@@ -126,15 +127,8 @@ def timed(what: Callable[[], Any], device: str) -> tuple[float, float]:
     return took, torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0
 
 
-def autocast(device: str) -> Callable[[], Any]:
-    """The arithmetic of a verifier that was trained in bfloat16."""
-    return lambda: torch.autocast(device, torch.bfloat16)
-
-
 def speed(model: Any, prompts: Sequence[Any], device: str) -> list[BenchmarkRow]:
     """Tokens of the prompts a second, ours and theirs."""
-    for parameter in model.model.layers.parameters():  # as a verifier of bfloat16 is loaded
-        parameter.data = parameter.data.to(torch.bfloat16 if parameter.ndim > 1 else torch.float32)
     asked = sum(map(len, prompts))
     read = sum(len(batch.ids_T) for batch in prefix_batches(prompts, 131072))
     print(f"of {asked:,} tokens {read:,} are read: {1 - read / asked:.1%} are shared", flush=True)
@@ -145,23 +139,31 @@ def speed(model: Any, prompts: Sequence[Any], device: str) -> list[BenchmarkRow]
     floor = 2 * weights * read / product
     print(f"floor {asked / floor:,.0f} tokens/s: {product / 1e12:.0f} TFLOP/s of a product", flush=True)
     found: dict[str, tuple[float, float]] = {}
-    for tokens, shared, fused in ((131072, True, False), (131072, True, can_fuse(device)), (65536, False, False)):
+    own = half_precision(model, device)
+    ways = [(own, 131072, True, can_fuse(device)), (own, 131072, True, False), (own, 65536, False, False)]
+    if own is not torch.bfloat16:
+        ways.insert(0, (torch.bfloat16, 131072, True, can_fuse(device)))  # what it costs to round more finely
+    for dtype, tokens, shared, fused in ways:
+        for parameter in model.model.layers.parameters():  # as a verifier that was trained in bfloat16 is loaded
+            parameter.data = parameter.data.to(dtype if parameter.ndim > 1 else torch.float32)
 
-        def ours(tokens: int = tokens, shared: bool = shared, fused: bool = fused) -> None:
-            lower = autocast(device)
-            score_ids(model, prompts, ANSWER, 0, batch_tokens=tokens, autocast=lower, shared=shared, fused=fused)
+        def ours(
+            dtype: torch.dtype = dtype, tokens: int = tokens, shared: bool = shared, fused: bool = fused
+        ) -> np.ndarray:
+            return score_ids(model, prompts, ANSWER, 0, batch_tokens=tokens, dtype=dtype, shared=shared, fused=fused)
 
         start = time.perf_counter()
         if fused:
             ours()
         compiled = f", the first time {time.perf_counter() - start:.1f} s" if fused else ""
         took, memory = timed(ours, device)
-        what = f"shared, packed{', fused' if fused else ''}" if shared else "padded"
-        print(f"ours, {what}, {tokens:,} a batch: {asked / took:,.0f} tokens/s, {memory:.2f} GiB{compiled}", flush=True)
-        found[f"{what}, {tokens:,} tokens a batch"] = asked / took, memory
+        how = f"shared, packed{', fused' if fused else ''}" if shared else "padded"
+        what = f"{how}, {tokens:,} tokens a batch, {str(dtype).removeprefix('torch.')}"
+        print(f"ours, {what}: {asked / took:,.0f} tokens/s, {memory:.2f} GiB{compiled}", flush=True)
+        found[what] = asked / took, memory
     alone = drawn(400, asked // 400)
     took, memory = timed(
-        lambda: score_ids(model, alone, ANSWER, 0, batch_tokens=131072, autocast=autocast(device), shared=True), device
+        lambda: score_ids(model, alone, ANSWER, 0, batch_tokens=131072, dtype=own, shared=True), device
     )
     found["packed, prompts of 400 tokens with nothing in common"] = sum(map(len, alone)) / took, memory
     print(
