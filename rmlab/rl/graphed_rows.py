@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rmlab.gpu_memory import give_back
 from rmlab.models.attention import sent
 from rmlab.models.packed import BEYOND, PackedRow
 
@@ -70,8 +71,9 @@ class GraphedRows:
             self.sequences *= 2
         self.keys = max(self.keys, -(-keys // self.tokens) * self.tokens)
         self.longest = max(self.longest, -(-longest // 256) * 256)
-        if before != (self.sequences, self.keys, self.longest):
+        if before != (self.sequences, self.keys, self.longest) and self._rows is not None:
             self._rows = None
+            give_back()  # the activations of a whole row, before those of the next graphs are made
 
     def _captured(self, given: Row) -> Any:
         rows = _GraphedModule(self.decoder, self.longest)

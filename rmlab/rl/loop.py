@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rmlab.gpu_memory import most_held
 from rmlab.microswe.task import Task, tasks_fingerprint
 from rmlab.progress import progress
 from rmlab.rl.artifacts import ArtifactBuffer, episodes_page, spread_over
@@ -130,6 +131,8 @@ class Loop:
             context.engine.refresh()
         now = time.monotonic()
         metrics |= {"seconds_update": now - before_update, "seconds_step": now - started}
+        if (held := most_held()) is not None:
+            metrics["gpu_gib"] = held
         state.step += 1
         self._log(state, "rl", metrics, state.step)
         if self.watch.episodes and self._evaluation_is_due(state.step):

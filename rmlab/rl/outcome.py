@@ -149,7 +149,8 @@ def signal(history: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def timed(history: Sequence[Sequence[Any]]) -> list[str]:
-    """Where the time of a training went, in seconds: means over steps, evaluations and held-out benchmarks. history: of its state."""
+    """Where the time of a training went, in seconds: means over steps, evaluations and held-out benchmarks; and on a GPU the most memory
+    that it held. history: of its state."""
     values: dict[str, list[float]] = {}
     for name, value, *_ in history:
         values.setdefault(name, []).append(float(value))
@@ -172,6 +173,8 @@ def timed(history: Sequence[Sequence[Any]]) -> list[str]:
             f"  the held-out benchmarks {np.mean(values['held_out/seconds']):.1f} s: "
             f"{parts('held_out', ('decoding', 'prefill', 'execution'))}"
         )
+    if "rl/gpu_gib" in values:
+        lines.append(f"  {max(values['rl/gpu_gib']):.1f} GiB of the GPU at most")
     return lines
 
 
