@@ -171,8 +171,9 @@ def _text(value: Any) -> str:
 
 
 def _brief(value: str) -> str:
-    """A value as a word of a name: a cell without its preset, the end of a path, without quotes, cut where it is long."""
-    plain = re.sub(r"['\"\s]", "", value)
+    """A value as a word of a name: a cell without its preset, the end of a path, without quotes, cut where it is long. An interpolation
+    stands there as it was written: a part of one would be no valid configuration."""
+    plain = re.sub(r"['\"\s]|\$(?=\{)", "", value)
     if re.fullmatch(CELL, plain) and not Path(plain).exists():
         sweep, _, level, seed = plain.split("/")
         plain = f"{sweep}/{level}/{seed}"

@@ -131,6 +131,7 @@ def test_what_is_asked_for_is_no_tracking_no_preset_and_no_seed() -> None:
         (["data.path=/data/mine/pool.parquet", "model=tiny"], "data.path=pool model=tiny s0"),
         (["data.policies={careful: 2, hasty: 1}"], "policies={careful:2,hasty:1} s0"),
         (["tracking.name=mine", "preset=smoke"], "mine"),
+        (["data.path=${rmlab.starter:tasks_language_models.parquet}"], "data.path={rmlab.starter:tasks_language_m… s0"),
         (["tracking.experiment=x"], ""),
     ],
 )
