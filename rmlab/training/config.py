@@ -87,6 +87,8 @@ class TrainingConfig:
         for name in ("batch_size", "micro_batch_size", "threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"training.{name}={getattr(self, name)}: must be at least 1")
+        if self.epochs <= 0:
+            raise UsageError(f"training.epochs={self.epochs}: must be above 0")
 
 
 def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:
@@ -99,6 +101,9 @@ def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:
     if match is Match.steps and scale == training.reference_scale and training.epochs == int(training.epochs):
         match = Match.epochs
     return replace(training, match=match, reference_scale=training.reference_scale if match is Match.steps else 0)
+
+
+DEVICES = ("cpu", "cuda", "auto")
 
 
 @dataclass
@@ -116,6 +121,10 @@ class RuntimeConfig:
     checkpoint_seconds: float = 60.0
     progress: bool = True
     compiled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES:
+            raise UsageError(f"runtime.device={self.device}: choose one of {', '.join(DEVICES)}")
 
 
 @dataclass

@@ -6,10 +6,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, RuntimeConfig
+from rmlab.training.config import DEVICES, Dtype, MicroBatchRuntimeConfig, RuntimeConfig
 from rmlab.training.ranks import started_ranks
 
-DEVICES = ("cpu", "cuda", "auto")
 RANKS_WAIT_HOURS = 1
 """For one another: rank 0 may write a large checkpoint meanwhile; that one is gone its parent sees at once."""
 

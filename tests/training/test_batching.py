@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from rmlab.errors import UsageError
 from rmlab.training.batching import even_parts, plan_batches, total_steps
-from rmlab.training.config import Match, OptimizerConfig, TrainingConfig
+from rmlab.training.config import Match, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.optimizer import learning_rate
 
 
@@ -73,7 +74,7 @@ def test_batches_hold_like_lengths_and_come_in_no_order_of_length() -> None:
 
 def test_no_step_is_an_error() -> None:
     with pytest.raises(UsageError, match="no optimiser step"):
-        total_steps(3, TrainingConfig(epochs=0))
+        total_steps(3, TrainingConfig(epochs=0.01))
 
 
 def test_schedule_by_hand() -> None:
@@ -84,3 +85,17 @@ def test_schedule_by_hand() -> None:
     assert rates[10] == pytest.approx(0.1)
     assert rates[3:] == sorted(rates[3:], reverse=True)
     assert learning_rate(0, 1, config) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TrainingConfig(epochs=0), r"training\.epochs=0: must be above 0"),
+        (lambda: TrainingConfig(epochs=-1.5), r"training\.epochs=-1\.5: must be above 0"),
+        (lambda: RuntimeConfig(device="mps"), r"runtime\.device=mps: choose one of cpu, cuda, auto"),
+    ],
+)
+def test_what_a_dry_run_can_refuse_it_refuses(make: Callable[[], object], message: str) -> None:
+    """A configuration is made for every cell that is planned, before anything is trained."""
+    with pytest.raises(UsageError, match=message):
+        make()
