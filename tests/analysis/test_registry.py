@@ -48,6 +48,18 @@ def test_a_new_file_is_all_that_a_figure_needs(new_figure: None, runs_folder: Pa
     assert "| `cell_count` | the verifiers of one sweep | How many cells are there? |\n" in registry.table()
 
 
+def test_two_figures_of_one_name_are_refused() -> None:
+    def draw() -> list[Path]:
+        return []
+
+    registered()
+    draw.__module__ = "analysis.rl.reliability"
+    with pytest.raises(
+        ValueError, match=r"analysis\.verifiers\.reliability and analysis\.rl\.reliability are two figures"
+    ):
+        registry.figure("Is it?", Needs.rl)(draw)
+
+
 def test_the_readme_lists_every_figure_as_it_is_registered() -> None:
     text = README.read_text(encoding="utf-8")
     assert with_table(text) == text, "run `.venv/bin/python -m analysis.registry`"
