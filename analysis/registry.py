@@ -3,8 +3,8 @@
     @figure("How good is the attempt that a verifier picks from k?", Needs.sweep)
     def draw(sweep: SweepRuns, out: Path) -> list[Path]: ...
 
-The figure's name is the name of its file. `rmlab figures` draws every registered figure; `python -m analysis.registry` writes the
-table of figures into analysis/README.md.
+The figure's name is the name of its file, in whichever folder that is. `rmlab figures` draws every registered figure;
+`python -m analysis.registry` writes the table of figures into analysis/README.md.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import analysis
 
 if TYPE_CHECKING:
-    from analysis.tracked import SweepRuns
+    from analysis.sweep.tracked import SweepRuns
 
 README = Path(__file__).parent / "README.md"
 BEGIN = "| figure | drawn from | question |\n|---|---|---|\n"
@@ -52,10 +52,15 @@ Draw = TypeVar("Draw", bound=Callable[..., list[Path]])
 
 
 def figure(question: str, needs: Needs, lacks: Callable[["SweepRuns"], str] | None = None) -> Callable[[Draw], Draw]:
-    """Registers a figure's `draw` under the name of the file that defines it. lacks: see `Figure`."""
+    """Registers a figure's `draw` under the name of the file that defines it. lacks: see `Figure`.
+
+    Raises ValueError where a file of this name in another folder is a figure already.
+    """
 
     def register(draw: Draw) -> Draw:
         name = draw.__module__.rpartition(".")[2]
+        if name in FIGURES and (other := FIGURES[name].draw.__module__) != draw.__module__:
+            raise ValueError(f"{other} and {draw.__module__} are two figures of one name: give one file another name")
         FIGURES[name] = Figure(name, question, needs, draw, lacks)
         return draw
 
@@ -64,7 +69,7 @@ def figure(question: str, needs: Needs, lacks: Callable[["SweepRuns"], str] | No
 
 @cache
 def _import_all() -> None:
-    for module in pkgutil.iter_modules(analysis.__path__, "analysis."):
+    for module in pkgutil.walk_packages(analysis.__path__, "analysis."):
         importlib.import_module(module.name)
 
 

@@ -55,9 +55,9 @@ class RmlabSweeper(Sweeper):
         if options.explain or options.dry_run:
             describe(plan, options)
             return
-        from analysis import summaries
+        from analysis.summaries import summary_runs
 
-        run_sweep(plan, options, self._cells_launcher(plan, options), until, summaries)
+        run_sweep(plan, options, self._cells_launcher(plan, options), until, summary_runs)
 
     def _cells_launcher(self, plan: "Plan", options: "SweepOptions") -> "CellsLauncher":
         """The launcher of the cells: one of ours, even where Hydra set it up, else Hydra's own launcher in batches."""

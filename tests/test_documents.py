@@ -72,12 +72,31 @@ def test_imports_follow_the_order_of_the_packages() -> None:
     )
 
 
+def listed_rows(init: Path) -> list[str]:
+    """The names of a package's docstring that have a line of their own."""
+    return re.findall(r"^([a-z_0-9]+)  +\S", ast.get_docstring(ast.parse(init.read_text())) or "", re.MULTILINE)
+
+
+def test_imports_of_analysis_go_down_the_list_of_its_folders() -> None:
+    order = listed_rows(Path("analysis/__init__.py"))
+    packages = {path.parent.name for path in Path("analysis").glob("*/__init__.py")}
+    assert packages <= set(order), "every folder has its line"
+    upwards = [
+        f"{path} imports analysis.{imported}"
+        for path in Path("analysis").rglob("*.py")
+        if (own := path.relative_to("analysis").parts[0].removesuffix(".py")) in order
+        for imported in re.findall(r"^\s*from analysis\.(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if order.index(imported) < order.index(own)
+    ]
+    assert upwards == [], (
+        "a folder imports from itself and from those below it in the docstring of analysis/__init__.py"
+    )
+
+
 def test_the_docstring_of_a_package_lists_its_modules_and_no_others() -> None:
     listed = {}
-    for init in sorted(Path("rmlab").rglob("__init__.py")):
-        rows = set(
-            re.findall(r"^([a-z_0-9]+)  +\S", ast.get_docstring(ast.parse(init.read_text())) or "", re.MULTILINE)
-        )
+    for init in sorted([*Path("rmlab").rglob("__init__.py"), *Path("analysis").rglob("__init__.py")]):
+        rows = set(listed_rows(init))
         modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
         packages = {path.parent.name for path in init.parent.glob("*/__init__.py")}
         listed[str(init)] = (sorted(rows - modules - packages), sorted(modules - rows))

@@ -56,9 +56,9 @@ def edges() -> dict[str, set[str]]:
 
 
 def package(module: str) -> str:
-    """`rmlab.sweep` of `rmlab.sweep.plan`; a module that lies in `rmlab` itself is one of its own."""
+    """`rmlab.sweep` of `rmlab.sweep.plan`; a module that lies in `rmlab` or `analysis` itself is one of its own."""
     top, *inner = module.split(".")
-    return f"{top}.{inner[0]}" if inner and top in ("rmlab", "experiments") else top
+    return f"{top}.{inner[0]}" if inner and top in ("rmlab", "experiments", "analysis") else top
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
@@ -137,7 +137,7 @@ def test_what_lies_beside_the_library_is_imported_by_name_from_any_folder(tmp_pa
     code = (
         "import sys; before = list(sys.path)\n"
         "import rmlab; assert sys.path == before\n"
-        "import experiments.programs.rl, analysis.tracked, hydra_plugins.rmlab_sweeper as sweeper; print(sweeper.__file__)"
+        "import experiments.programs.rl, analysis.sweep.tracked, hydra_plugins.rmlab_sweeper as sweeper; print(sweeper.__file__)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert (answer.stdout, answer.stderr) == (f"{REPOSITORY / 'hydra_plugins' / 'rmlab_sweeper.py'}\n", "")

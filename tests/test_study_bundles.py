@@ -22,7 +22,7 @@ from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.reading import open_bundle
 from rmlab.tracking.bundles.study import anonymous
 from rmlab.tracking.store import Store
-from tests.analysis.test_levels import track
+from tests.analysis.sweep.test_levels import track
 from tests.sweeping import sweep_here
 from tests.tracking.bundles.test_study import everything
 from tests.verifiers.examples import write_pool
@@ -217,7 +217,7 @@ def test_of_a_real_sweep_nothing_of_the_machine_travels(
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_pictures")
 def test_rl_runs_travel_with_what_their_figures_read(runs_folder: Path, tmp_path: Path) -> None:
-    from tests.analysis.test_watched import track as track_rl
+    from tests.analysis.rl.test_watched import track as track_rl
 
     for evidence in ("final", "voluntary"):
         track_rl(Store.open(None), tmp_path, evidence)

@@ -16,7 +16,7 @@ from rmlab.errors import UsageError
 from rmlab.wording import counted, near
 
 if TYPE_CHECKING:
-    from analysis.tracked import SweepRuns
+    from analysis.sweep.tracked import SweepRuns
     from rmlab.metrics.sweep_levels import LevelTest
 
 
@@ -115,7 +115,7 @@ def compare_halves(
 def _group(source: str | None, sweep: str, preset: str | None, levels: Sequence[str] = ()) -> "SweepRuns":
     """The sweep's runs at a preset, with their score tables; of several control hashes the one that ran last, of those that have
     the levels if any has."""
-    from analysis.tracked import group_runs, source_runs
+    from analysis.sweep.tracked import group_runs, source_runs
 
     with source_runs(source, ("verifier",)) as (_, tracked):
         groups = group_runs(tracked)
@@ -158,7 +158,7 @@ def _level(group: "SweepRuns", text: str) -> str:
 
 
 def _plain(test: "LevelTest") -> dict[str, Any]:
-    from analysis.level_tests import verdict
+    from analysis.sweep.level_tests import verdict
 
     plain = {**asdict(test), "by_seed": list(test.by_seed), "ci95": list(test.ci95) if test.ci95 else None}
     return {**plain, "verdict": verdict(test)}
@@ -168,7 +168,7 @@ def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from analysis.level_tests import p_words, power, verdict
+    from analysis.sweep.level_tests import p_words, power, verdict
     from rmlab.console_table import print_table
 
     console = Console(highlight=False, markup=False)

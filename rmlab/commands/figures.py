@@ -21,8 +21,8 @@ from rmlab.progress import progress
 from rmlab.wording import near
 
 if TYPE_CHECKING:
-    from analysis.policies import PolicyRun
-    from analysis.tracked import SweepRuns
+    from analysis.rl.policies import PolicyRun
+    from analysis.sweep.tracked import SweepRuns
     from rmlab.tracking.bundles.reading import AnyRun
 
 app = typer.Typer()
@@ -87,7 +87,7 @@ def draw_figures(
     one's name. group: only runs with this in the name of their folder.
     Raises UsageError for an unknown name, RmlabError where there is no finished run to draw, DataError for a damaged bundle.
     """
-    from analysis.tracked import source_runs
+    from analysis.sweep.tracked import source_runs
     from rmlab.tracking.tags import FINISHED, REPLACED
 
     if page is not None and out is not None:
@@ -160,9 +160,9 @@ def _drawn(drawings: Sequence[_Drawing], out: Path) -> list[Path]:
 
 def _chosen(tracked: "Sequence[AnyRun]", source: str, names: Sequence[str], part: str) -> list[_Drawing]:
     """Figures of RL runs, of verifier sweeps, or both where no name is given."""
-    from analysis.policies import comparable, policy_runs
     from analysis.registry import Needs, registered
-    from analysis.tracked import group_runs
+    from analysis.rl.policies import comparable, policy_runs
+    from analysis.sweep.tracked import group_runs
 
     drawable = registered(Needs.rl) | registered(Needs.rl_study)
     of_policies = [name for name in names if name in drawable]
@@ -269,9 +269,9 @@ def study(
     ] = None,
 ) -> list[Path]:
     """Say which cells of a study are finished, and write one table and one figure of all its sweeps. Also works while it is running."""
-    from analysis.planned_study import open_study
-    from analysis.study_ledger import ledger_lines
-    from analysis.style import csv_text
+    from analysis.presentation.style import csv_text
+    from analysis.studies.ledger import ledger_lines
+    from analysis.studies.planned_study import open_study
     from rmlab.files import write_text
 
     if page and out is not None:
@@ -284,13 +284,14 @@ def study(
         written = [into / "ledger.csv"]
         write_text(written[0], csv_text([one.row for one in planned.cells]))
         if page or not ledger:
-            from analysis import study_overview, study_page, study_table
+            from analysis.studies import study_overview, study_table
+            from analysis.studies.page import write as write_page
 
             with tempfile.TemporaryDirectory(prefix="rmlab-study-") as scratch:
                 drawn = Path(scratch) if page else into
                 files = [*study_table.draw(planned, drawn), *study_overview.draw(planned, drawn)]
                 written += onto_page(files, folder) if page else files
-            written += study_page.write(planned, folder) if page else []
+            written += write_page(planned, folder) if page else []
     for path in written:
         print(path)
     return written

@@ -179,7 +179,7 @@ def import_runs(
     """Add the runs of bundles to the store. Hashes are checked first; runs that are already there are left alone. A sweep without a
     summary run, as in a study's bundle, gets one: table, figures, which levels differ. Imported cells that are finished count as
     finished for `rmlab sweep`, with or without their models."""
-    from analysis.summaries import summarise_imported
+    from analysis.summaries.summary_runs import summarise_imported
     from rmlab.tracking.store import Store
 
     opened = Store.open(store)

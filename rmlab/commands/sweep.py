@@ -111,7 +111,7 @@ def sweep(
     if options.explain or options.dry_run:
         describe(plan, options)
         return
-    from analysis import summaries
+    from analysis.summaries import summary_runs
 
     launcher = own_launcher(request.launcher, request.settings, plan.cells[0].config, options.workers)
-    run_sweep(plan, options, launcher, until, summaries)
+    run_sweep(plan, options, launcher, until, summary_runs)

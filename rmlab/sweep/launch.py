@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Summaries(Protocol):
-    """What shows the results of a sweep at its end: the module `analysis.summaries`."""
+    """What shows the results of a sweep at its end: the module `analysis.summaries.summary_runs`."""
 
     def show_sweep(self, plan: Plan, store: Store) -> None:
         """What came out of all cells."""

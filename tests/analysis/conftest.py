@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.tracking.store import Store
-from tests.analysis.level_runs import track
+from tests.analysis.sweep.level_runs import track
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def new_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def test_a_new_file_is_all_that_a_figure_needs(new_figure: None, runs_folder: Path, tmp_path: Path) -> None:
     from rmlab.tracking.store import Store
-    from tests.analysis.test_figures import track
+    from tests.analysis.verifiers.test_figures import track
 
     for seed in (0, 1):
         track(Store.open(None), tmp_path, "100", seed, 0.5)
@@ -46,6 +46,18 @@ def test_a_new_file_is_all_that_a_figure_needs(new_figure: None, runs_folder: Pa
     [path] = draw_figures(["cell_count"], out=tmp_path / "drawn")
     assert path.read_text() == "cells\n2\n"
     assert "| `cell_count` | the verifiers of one sweep | How many cells are there? |\n" in registry.table()
+
+
+def test_two_figures_of_one_name_are_refused() -> None:
+    def draw() -> list[Path]:
+        return []
+
+    registered()
+    draw.__module__ = "analysis.rl.reliability"
+    with pytest.raises(
+        ValueError, match=r"analysis\.verifiers\.reliability and analysis\.rl\.reliability are two figures"
+    ):
+        registry.figure("Is it?", Needs.rl)(draw)
 
 
 def test_the_readme_lists_every_figure_as_it_is_registered() -> None:
@@ -56,7 +68,7 @@ def test_the_readme_lists_every_figure_as_it_is_registered() -> None:
 
 def test_every_file_that_draws_is_registered() -> None:
     """A `draw` without the decorator would never be drawn."""
-    drawing = {p.stem for p in Path(registry.__file__).parent.glob("*.py") if "\ndef draw(" in p.read_text()}
+    drawing = {p.stem for p in Path(registry.__file__).parent.rglob("*.py") if "\ndef draw(" in p.read_text()}
     assert drawing == set(registered()), (
         "its `draw` needs the decorator @figure(question, Needs...) of analysis/registry.py"
     )

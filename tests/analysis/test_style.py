@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis import pareto
+from analysis.summaries import pareto
 from rmlab.paths import REPOSITORY
 
 ROWS = [{"trial": i, "best": "yes" if i else "", "a_b": 0.1 * i} for i in range(2)]
@@ -17,8 +17,8 @@ DRAWS = f"""
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-import analysis.differences
-from analysis import pareto
+import analysis.verifiers.differences
+from analysis.summaries import pareto
 pareto.draw(*{FIGURE}, Path(sys.argv[2]), {NOTE!r})
 import matplotlib
 print(matplotlib.rcParams["lines.linewidth"])

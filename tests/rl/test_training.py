@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.policies import PolicyRun
+from analysis.rl.policies import PolicyRun
 from rmlab.commands.compare import compare
 from rmlab.errors import UsageError
 from rmlab.metrics.report import report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.planned_cells import planned_cells
+from analysis.studies.planned_cells import planned_cells
 from rmlab.configuration import compose, load_program
 from rmlab.fingerprint import hashed_values
 from rmlab.paths import REPOSITORY, STARTER, SWEEPS

@@ -86,7 +86,11 @@ def test_a_sweep_or_kind_that_there_is_not_is_refused_with_what_is_there(filled:
 
 
 def test_the_help_names_the_kinds_that_runs_have() -> None:
-    programs = [*Path("experiments/programs").glob("*.py"), *Path("rmlab").rglob("*.py"), Path("analysis/summaries.py")]
+    programs = [
+        *Path("experiments/programs").glob("*.py"),
+        *Path("rmlab").rglob("*.py"),
+        Path("analysis/summaries/summary_runs.py"),
+    ]
     given = {
         word
         for path in programs

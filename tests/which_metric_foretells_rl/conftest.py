@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.foretelling_plan import PLAN, STUDY
+from analysis.foretelling.plan import PLAN, STUDY
 
 
 @pytest.fixture

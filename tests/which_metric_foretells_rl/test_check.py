@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from analysis.foretelling_plan import STUDY, read_rows
-from analysis.style import csv_text
-from analysis.tracked import group_runs, source_runs
+from analysis.foretelling.plan import STUDY, read_rows
+from analysis.presentation.style import csv_text
+from analysis.sweep.tracked import group_runs, source_runs
 from experiments.studies.which_metric_foretells_rl import check, design, landed, measured, records
 from experiments.studies.which_metric_foretells_rl.measured import Measured
 from rmlab.errors import DataError

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import yaml
 
-from analysis.foretelling_plan import PLAN, STUDY, read_rows
-from analysis.foretelling_runs import read_study
-from analysis.policies import policy_runs
-from analysis.style import csv_text
-from analysis.tracked import source_runs
+from analysis.foretelling.plan import PLAN, STUDY, read_rows
+from analysis.foretelling.runs import read_study
+from analysis.presentation.style import csv_text
+from analysis.rl.policies import policy_runs
+from analysis.sweep.tracked import source_runs
 from experiments.studies.which_metric_foretells_rl import check, design, side_by_side, study
 from rmlab.commands.figures import draw_figures
 from rmlab.metrics.report import report

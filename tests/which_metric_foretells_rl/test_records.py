@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import pytest
 
-from analysis.foretelling_plan import PLAN, STUDY, read_rows, shared, value_at
-from analysis.style import csv_text
+from analysis.foretelling.plan import PLAN, STUDY, read_rows, shared, value_at
+from analysis.presentation.style import csv_text
 from experiments.studies.which_metric_foretells_rl import records, study
 from rmlab.tracking.bundles import exporting
 from rmlab.tracking.run import RunLogger

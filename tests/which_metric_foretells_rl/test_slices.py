@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.foretelling_runs import read_study
+from analysis.foretelling.runs import read_study
 from experiments.studies.which_metric_foretells_rl import records, study
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.errors import DataError

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis import style
+from analysis.presentation import style
 from rmlab.files import write_text
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.registry import named, statistics

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.tracked import group_runs, source_runs
+from analysis.sweep.tracked import group_runs, source_runs
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.table import Table, table
 from rmlab.metrics.uncertainty import bootstrap

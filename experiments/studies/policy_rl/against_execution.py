@@ -19,7 +19,7 @@ from typing import Any
 
 from scipy.stats import norm
 
-from analysis.style import csv_text
+from analysis.presentation.style import csv_text
 from rmlab.files import write_text
 from rmlab.metrics.sweep_levels import LevelTest, holm
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.style import write_csv
-from analysis.tracked import FinishedCell, SweepRuns, group_runs, source_runs
+from analysis.presentation.style import write_csv
+from analysis.sweep.tracked import FinishedCell, SweepRuns, group_runs, source_runs
 from rmlab.metrics.recalibration import platt, temperature
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.style import write_csv
+from analysis.presentation.style import write_csv
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.paths import STARTER
 from rmlab.trajectories.record import Trajectory

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from analysis.discrimination_calibration import PAPER
-from analysis.style import write_csv
-from analysis.tracked import SweepRuns, group_runs, source_runs
+from analysis.presentation.style import write_csv
+from analysis.sweep.tracked import SweepRuns, group_runs, source_runs
+from analysis.verifiers.discrimination_calibration import PAPER
 from rmlab.metrics.calibration import logit
 from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, detectable_difference
 from rmlab.metrics.table import table

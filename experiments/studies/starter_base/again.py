@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.tracked import group_runs, source_runs
+from analysis.sweep.tracked import group_runs, source_runs
 from rmlab.paths import REPOSITORY
 
 BASE, RATE = "4 x 128, both questions, seed 0", "0.001"

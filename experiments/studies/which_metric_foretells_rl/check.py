@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from analysis.foretelling_design import CORRELATION, VERIFIERS, correlation, faults, row_of
-from analysis.foretelling_plan import ROLES, plan_folder
-from analysis.foretelling_plan import read_rows as read
-from analysis.style import csv_text
+from analysis.foretelling.design import CORRELATION, VERIFIERS, correlation, faults, row_of
+from analysis.foretelling.plan import ROLES, plan_folder
+from analysis.foretelling.plan import read_rows as read
+from analysis.presentation.style import csv_text
 from experiments.studies.which_metric_foretells_rl.design import OTHER_SLOPES
 from experiments.studies.which_metric_foretells_rl.records import fitted as fitted_file
 from experiments.studies.which_metric_foretells_rl.records import look

@@ -16,8 +16,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from analysis.foretelling_plan import plan_folder
-from analysis.style import csv_text
+from analysis.foretelling.plan import plan_folder
+from analysis.presentation.style import csv_text
 from rmlab.files import write_text
 
 AMOUNTS = (250, 430, 1000, 2400, 3800, 6000)

@@ -23,8 +23,8 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from analysis.style import csv_text
-from analysis.tracked import FinishedCell, group_runs, source_runs
+from analysis.presentation.style import csv_text
+from analysis.sweep.tracked import FinishedCell, group_runs, source_runs
 from experiments.studies.which_metric_foretells_rl.design import COLUMNS, EVERY_SLOPES
 from rmlab.files import write_text
 from rmlab.metrics.calibration import binned, ece, width_bin

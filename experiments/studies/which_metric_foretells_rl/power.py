@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.causal import equivalence
-from analysis.foretelling_causal import MARGIN
-from analysis.foretelling_design import CORRELATION, HIGH, LOW, MOST_LOW
-from analysis.rank_statistics import permutation_p, rank_correlations, rank_regression, stronger, unit_weights
-from analysis.style import csv_text
+from analysis.foretelling.causal import MARGIN
+from analysis.foretelling.design import CORRELATION, HIGH, LOW, MOST_LOW
+from analysis.foretelling.equivalence import equivalence
+from analysis.presentation.style import csv_text
+from analysis.rl.rank_statistics import permutation_p, rank_correlations, rank_regression, stronger, unit_weights
 from experiments.studies.which_metric_foretells_rl.design import AMOUNTS, COLUMNS, EVERY_SLOPES, LARGER, SLOPES
 from experiments.studies.which_metric_foretells_rl.landed import TASKS, landed
 from experiments.studies.which_metric_foretells_rl.measured import Measured

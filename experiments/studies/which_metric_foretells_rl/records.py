@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from analysis.foretelling_plan import ROLES, STUDY, Plan, common, configuration, plan_folder, read_plan, value_at
-from analysis.foretelling_plan import read_rows as read
-from analysis.foretelling_runs import ENDS, by_end
-from analysis.style import csv_text
+from analysis.foretelling.plan import ROLES, STUDY, Plan, common, configuration, plan_folder, read_plan, value_at
+from analysis.foretelling.plan import read_rows as read
+from analysis.foretelling.runs import ENDS, by_end
+from analysis.presentation.style import csv_text
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import exclusive, write_text
 from rmlab.paths import runs_folder

@@ -25,8 +25,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.foretelling_plan import common, plan_folder, shared, value_at
-from analysis.foretelling_plan import read_rows as read
+from analysis.foretelling.plan import common, plan_folder, shared, value_at
+from analysis.foretelling.plan import read_rows as read
 from experiments.studies.which_metric_foretells_rl.design import STARTS, at_least
 from experiments.studies.which_metric_foretells_rl.records import (
     EXPERIMENT,

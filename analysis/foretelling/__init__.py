@@ -1,0 +1,9 @@
+"""What the study which_metric_foretells_rl planned, ran and may conclude; `analysis.publication.foretelling` draws it.
+
+answer       what its plan allows to say
+causal       its causal experiments
+design       the check of its verifiers
+equivalence  two conditions paired by seed and task: different, alike within a margin, or neither
+plan         its plan, and in what a run's configuration departs from it
+runs         its runs beside its plan
+"""

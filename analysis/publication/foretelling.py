@@ -1,0 +1,266 @@
+"""Which offline metric of a verifier foretells what RL with it does? The answer of the study of that name, by its plan.
+
+The plan is experiments/studies/which_metric_foretells_rl/README.md; nothing is chosen here. Top: the outcome over AUC within task and
+over ECE, a point a verifier. Bottom: how strongly each metric orders the outcomes, ranks within a start; the causal experiments beside
+the margin. The table says the same in words, what is missing, and what was left out for which reason.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.foretelling.answer import ANY, FEWEST, METRICS, Answer, answer
+from analysis.foretelling.causal import MARGIN, moved, unpaired
+from analysis.foretelling.equivalence import Equivalence
+from analysis.foretelling.runs import NO_RUN, PaidRun, Study, read_study
+from analysis.presentation import style
+from analysis.presentation.captions import Caption, write_captions
+from analysis.registry import Needs, figure
+from analysis.rl.policies import PolicyRun
+from rmlab.files import write_text
+from rmlab.wording import counted, estimate, number
+
+NAME = "foretelling"
+LOOKS = {
+    "balanced": ("o", "trained at 1:1"),
+    "mostly_unresolved": ("v", "trained at 1:4"),
+    "mostly_resolved": ("^", "trained at 4:1"),
+    "overconfident": ("s", "1:1, overconfident"),
+}
+"""A mark and a name for each column, so that it is read in grey too; starts are filled and hollow."""
+BLOCKS = {"execution_free": (style.RESOLVED, "D", "verifier alone"), "hybrid": (style.UNRESOLVED, "P", "hybrid")}
+
+
+@figure(
+    "Which offline metric of a verifier foretells what RL with it does? The answer by the plan of which_metric_foretells_rl, with "
+    "what is missing and what was left out.",
+    Needs.rl_study,
+)
+def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
+    """Draws foretelling.{pdf,png,csv} and foretelling_one_column.pdf with their captions, and writes foretelling.md and
+    foretelling_table.csv, into OUT/rl/foretelling."""
+    study = read_study(runs)
+    if not study.taken:
+        print(
+            f"{NAME}: none of {counted(len(runs), 'RL run')} is a cell of which_metric_foretells_rl: there is nothing to conclude",
+            file=sys.stderr,
+        )
+        return []
+    found, folder = answer(study), out / "rl" / NAME
+    paths: list[Path] = []
+    for rows, columns, width, height in ((2, 2, style.TWO_COLUMNS, 4.6), (4, 1, style.ONE_COLUMN, 8.6)):
+        with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
+            points = _panels(axes.flat, study, found)
+            drawn.legend(handles=_legend(), loc="outside lower center", ncols=2 * columns)
+            if columns > 1:
+                paths += style.save(drawn, folder, NAME, points)
+            else:
+                paths.append(style.save_picture(drawn, folder / f"{NAME}_one_column.pdf"))
+    table = [*found.rows(), *({"kind": "moved", **row} for row in moved(study))]
+    write_text(folder / f"{NAME}_table.csv", style.csv_text(table))
+    write_text(folder / f"{NAME}.md", markdown(study, found))
+    captions = write_captions(folder, NAME, caption(study, found))
+    return [*paths, folder / f"{NAME}_table.csv", folder / f"{NAME}.md", *captions]
+
+
+def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
+    over_auc, over_ece, metrics, causal = axes
+    for axis in (over_auc, over_ece):
+        axis.set_ylabel("pass@1 after RL")
+    over_ece.sharey(over_auc)
+    panels = [
+        (over_auc, _points(over_auc, study, "auc_within_task"), "no run yet"),
+        (over_ece, _points(over_ece, study, "ece_width_10"), "no run yet"),
+        (metrics, _metrics(metrics, found), "too few runs yet"),
+        (causal, _causal(causal, found), "fewer than three seeds yet"),
+    ]
+    for axis, rows, why in panels:
+        if not rows:
+            axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="center", color="0.3")
+    return [row for _, rows, _ in panels for row in rows]
+
+
+def _legend() -> list[Any]:
+    """Marks of columns, of starts, and of what pays."""
+    from matplotlib.lines import Line2D
+
+    def entry(label: str, mark: str, colour: str, face: str) -> Any:
+        return Line2D([], [], linestyle="", marker=mark, markersize=4, color=colour, markerfacecolor=face, label=label)
+
+    columns = [entry(name, mark, "black", "black") for mark, name in LOOKS.values()]
+    starts = [
+        entry(f"start {name}", "o", style.RESOLVED, face) for name, face in (("a", style.RESOLVED), ("b", "white"))
+    ]
+    return [*columns, *starts, *(entry(name, mark, colour, "white") for colour, mark, name in BLOCKS.values())]
+
+
+def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
+    """The outcome of `execution_free` over a metric."""
+    rows = []
+    for run in study.of("execution_free"):
+        x, filled = run.verifier[metric], run.cell["start"] == "a"
+        if x is None:
+            continue
+        look = {"marker": LOOKS[run.cell["column"]][0], "markersize": 4, "linestyle": "", "color": style.RESOLVED}
+        axis.plot(x, run.outcome, markerfacecolor=style.RESOLVED if filled else "white", **look)
+        rows.append({"panel": metric, **_about(run), "x": x, "y": run.outcome})
+    axis.set_xlabel(f"{METRICS[metric].name}, frozen pool")
+    return rows
+
+
+def _about(run: PaidRun) -> dict[str, Any]:
+    return {name: run.cell[name] for name in ("name", "block", "start", "column", "amount", "seed")}
+
+
+def _metrics(axis: Any, found: Answer) -> list[dict[str, Any]]:
+    """Spearman's coefficient of each metric, alone and in the hybrid."""
+    rows = []
+    names = list(METRICS)
+    for shift, (block, relations) in zip((0.15, -0.15), found.relations.items(), strict=True):
+        colour, mark, _ = BLOCKS[block]
+        for place, name in enumerate(names):
+            one = relations.get(name)
+            if one is None or one.rho is None or one.low is None or one.high is None:
+                continue
+            y = len(names) - 1 - place + shift
+            axis.errorbar(
+                one.rho,
+                y,
+                xerr=[[one.rho - one.low], [one.high - one.rho]],
+                fmt=mark,
+                markersize=3.5,
+                elinewidth=0.8,
+                color=colour,
+                markerfacecolor=colour if name == "auc_within_task" else "white",
+            )
+            rows.append({"panel": "rho", "block": block, "name": name, "x": one.rho, "low": one.low, "high": one.high})
+    axis.axvline(0, color=style.REFERENCE, linewidth=0.6)
+    axis.set_yticks(range(len(names)), labels=[METRICS[name].name for name in reversed(names)])
+    axis.set(xlabel="Spearman's ρ with pass@1", xlim=(-1.05, 1.05))
+    return rows
+
+
+def _causal(axis: Any, found: Answer) -> list[dict[str, Any]]:
+    """Differences of the causal experiments, in points, with 90 % intervals beside the margin."""
+    rows, names = [], list(found.causal)
+    axis.axvspan(-100 * MARGIN, 100 * MARGIN, color="0.9", lw=0)
+    axis.axvline(0, color=style.REFERENCE, linewidth=0.6)
+    for place, name in enumerate(names):
+        one = found.causal[name]
+        y = len(names) - 1 - place
+        ends = [[100 * (one.difference - one.low)], [100 * (one.high - one.difference)]]
+        axis.errorbar(100 * one.difference, y, xerr=ends, fmt="o", markersize=3.5, elinewidth=0.8, color="black")
+        rows.append(
+            {"panel": "causal", "name": name, "x": one.difference, "low": one.low, "high": one.high, "words": one.words}
+        )
+    axis.set_yticks(range(len(names)), labels=[style.short(name.replace("_", " "), 32) for name in reversed(names)])
+    axis.set_xlabel("points of pass@1")
+    return rows
+
+
+def markdown(study: Study, found: Answer) -> str:
+    """The check of the design, the answer, the table, the causal comparisons, and what is missing."""
+    lines = [
+        "**Design.** " + (" ".join(found.faults) or "Met."),
+        "",
+        *found.sentences,
+        "",
+        "| metric | ρ, alone | p | p (Holm) | ρ, hybrid | p (Holm) | points lost by choosing by it |",
+        "|---" * 7 + "|",
+    ]
+    for name, metric in METRICS.items():
+        alone, hybrid = (found.relations[block].get(name) for block in ("execution_free", "hybrid"))
+        lost = found.regret.get(name)
+        holm = [number(found.p_holm.get((block, name)), 4) for block in ("execution_free", "hybrid")]
+        cells = [
+            metric.name,
+            _rho(alone),
+            number(alone.p if alone else None, 4),
+            holm[0],
+            _rho(hybrid),
+            holm[1],
+            _points_lost(lost),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"| *{ANY}* |  |  |  |  |  | {_points_lost(found.regret.get(ANY))} |", ""]
+    if found.causal:
+        lines += [
+            "| change of the reward | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | said |",
+            "|---" * 5 + "|",
+        ]
+        lines += [
+            f"| {name} | {_points_changed(one)} | {one.p_alike:.4f} | {one.p:.4f} | {one.words} |"
+            for name, one in found.causal.items()
+        ]
+        lines.append("")
+    if apart := unpaired(study):
+        lines += [*(f"- not compared: {line}" for line in apart), ""]
+    if changed := moved(study):
+        lines += ["| what pays | verifier | condition | runs | AUC within task | AUC pooled | ECE |", "|---" * 7 + "|"]
+        for row in changed:
+            metrics = [number(row[name]) for name in ("auc_within_task", "auc_pooled", "ece_width_10")]
+            about = [row[name] for name in ("block", "verifier", "condition")]
+            lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics])} |")
+        lines += [
+            "",
+            "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds. Each run makes these "
+            "attempts itself, and few of their tasks have both labels: so maps that keep all ranks may differ here in AUC within task. On "
+            "the frozen pool they do not (`check.py`).",
+            "",
+        ]
+    lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]
+    again = {run.start for run in study.taken.values()}
+    for start in sorted({run.cell["start"] for run in study.taken.values()}):
+        if (sets := sum(name.split(" ")[0] == start for name in again)) > 1:
+            lines += [f"Start {start} has {sets} sets of weights, which are ranked apart.", ""]
+    lines += _left_out(study) or ["Nothing was left out."]
+    return "\n".join(lines) + "\n"
+
+
+def _left_out(study: Study) -> list[str]:
+    """A line a cell or run with its reason; cells of a block that have just not been run share one."""
+    lines = [f"- left out: {name}: {reason}" for name, reason in study.left_out if reason != NO_RUN]
+    missing = {name for name, reason in study.left_out if reason == NO_RUN}
+    for block in study.blocks:
+        names = [cell["name"] for cell in study.cells if cell["block"] == block and cell["name"] in missing]
+        if names:
+            which = "" if len(names) == study.planned(block) else f": {', '.join(names)}"
+            lines.append(f"- left out: {len(names)} of {study.planned(block)} {block}: {NO_RUN}{which}")
+    return lines
+
+
+def _rho(one: Any) -> str:
+    return "-" if one is None else estimate(one.rho, (one.low, one.high), 2, signed=True)
+
+
+def _points_lost(one: Any) -> str:
+    return "-" if one is None or np.isnan(one.value) else estimate(100 * one.value, (100 * one.low, 100 * one.high), 1)
+
+
+def _points_changed(one: Equivalence) -> str:
+    return estimate(100 * one.difference, (100 * one.low, 100 * one.high), 1, signed=True)
+
+
+def _of_design(verifiers: int) -> str:
+    """What is wrong with the design, or that too few verifiers have an outcome to say so."""
+    return "The design is not met" if verifiers >= FEWEST else "The design cannot be judged by these runs yet"
+
+
+def caption(study: Study, found: Answer) -> Caption:
+    """What a reader of the figure alone has to know."""
+    free = study.of("execution_free")
+    return Caption(
+        found.sentences[0],
+        f"Top: pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that one "
+        f"of {counted(len(free), 'separately trained verifier')} alone pays, over that verifier's metric on a frozen pool of attempts; "
+        "marks: resolved to unresolved attempts in training, and logits multiplied before they are paid (overconfident); hollow: the other "
+        "warm start. Bottom left: Spearman's ρ within starts, 95 % bootstrap intervals over trainings; filled is the primary test. Bottom "
+        "right: how pass@1 changes with a change of one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; "
+        "the band is the margin of equivalence (unnormalised: advantages not divided by the group's standard deviation).",
+        f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "
+        f"{len(study.left_out)} cells or runs left out, named in {NAME}.md."
+        + (f" {_of_design(len(free))}: {' '.join(found.faults)}" if found.faults else ""),
+    )

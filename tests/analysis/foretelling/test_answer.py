@@ -1,0 +1,249 @@
+"""What the study of which metric foretells RL concludes, on made-up runs whose answer is known."""
+
+import csv
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.foretelling import answer as foretelling_answer
+from analysis.foretelling import runs as foretelling_runs
+from analysis.foretelling.answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
+from analysis.foretelling.causal import causal, moved, unpaired
+from analysis.foretelling.design import faults
+from analysis.foretelling.plan import Plan
+from analysis.foretelling.runs import Study, read_study
+from analysis.presentation.captions import Caption, latex, write_captions
+from analysis.publication import foretelling
+from analysis.rl.policies import PolicyRun
+from analysis.rl.rank_statistics import relation, unit_weights
+from rmlab.commands.figures import draw_figures
+from rmlab.tracking.bundles.exporting import export_runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+from tests.analysis.foretelling.made_study import PLAN, made_runs
+
+
+def test_a_known_answer_is_found(tmp_path: Path) -> None:
+    study = read_study(made_runs(tmp_path, 0.8, lowered=0.06), PLAN)
+    assert (len(study.taken), study.left_out) == (114, [])
+    found = answer(study)
+    primary = found.relations["execution_free"]["auc_within_task"]
+    assert primary.rho is not None
+    assert primary.rho > 0.7
+    assert primary.p is not None
+    assert primary.p <= 0.01
+    assert found.over["execution_free"].low > 0
+    auc, ece = found.given["execution_free"]
+    assert auc.low > 0
+    assert ece.low < 0 < ece.high
+    assert found.regret["auc_within_task"].value < found.regret["ece_width_10"].value
+    assert found.regret["auc_within_task"].value < found.regret[ANY].value
+    assert found.causal["calibration: shifted_down"].words.startswith("differs")
+    assert found.causal["calibration: shifted_down"].difference == pytest.approx(-0.06, abs=0.02)
+    assert found.causal["calibration: flattened"].words == "alike"
+    assert found.causal["control: -1 + 4 r"].words == "alike"
+    assert set(found.causal) == {
+        *(f"calibration: {name}" for name in ("flattened", "shifted_up", "shifted_far_up", "shifted_down")),
+        "unnormalised: shifted_far_up",
+        "control: -1 + 4 r",
+        "within task: good less poor",
+        "difficulty: with less without",
+    }
+    assert found.repeated[1] == found.voluntary[1] == 8
+    assert found.repeated[0] is not None
+    assert found.repeated[0] > 0.8
+    assert found.mean_of_seeds is not None
+    assert found.mean_of_seeds.rho == pytest.approx(primary.rho, abs=0.1)
+    assert "With voluntary evidence ρ is +" in " ".join(found.sentences)
+    assert found.faults == []
+    said = " ".join(found.sentences)
+    assert "AUC within task foretells pass@1 after RL" in said
+    assert "AUC rather than ECE orders the outcomes" in said
+    assert len({row["kind"] for row in found.rows()}) == 6
+
+
+def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
+    study = read_study(made_runs(tmp_path, 0.8), PLAN)
+    rows = {(row["block"], row["verifier"], row["condition"]): row for row in moved(study)}
+    assert len(rows) == 5 + 2 + 1 + 4
+    assert rows["distortion", "good", "shifted_up"]["runs"] == 5
+    good = study.taken["distortion_good_shifted_up_a_s0"].policy.outcome["verifier_first"]
+    assert rows["distortion", "good", "shifted_up"]["ece_width_10"] == pytest.approx(good["ece_width_10"])
+    assert "| difficulty | poor | without | 3 | " in foretelling.markdown(study, answer(study))
+
+
+@pytest.mark.parametrize("tag", ["start_fingerprint", "verifier_fingerprint"])
+def test_runs_of_a_seed_with_other_weights_are_not_compared(tag: str, tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, 0.8, blocks="distortion unnormalised affine difficulty")
+    assert unpaired(read_study(runs, PLAN)) == []
+    by_name = {run.run.name: run for run in runs}
+    by_name["affine_good_recalibrated_a_s1"].run.tags[tag] = "made anew"
+    study = read_study(runs, PLAN)
+    lines = unpaired(study)
+    assert len(lines) == 1
+    assert lines[0].startswith("control: -1 + 4 r, seed 1: ")
+    assert "control: -1 + 4 r" not in causal(study)  # two seeds are left
+    assert len(causal(study)) == 7
+    assert f"- not compared: {lines[0]}" in foretelling.markdown(study, answer(study))
+
+
+def test_few_runs_conclude_nothing(tmp_path: Path) -> None:
+    runs = [run for run in made_runs(tmp_path, 0.8, blocks="execution_free") if "overconfident" not in run.run.name]
+    some = answer(read_study(runs[:15], PLAN))
+    assert some.relations == {"execution_free": {}, "hybrid": {}}
+    assert (
+        some.sentences[0]
+        == "Where a verifier alone pays nothing can be concluded: 15 of 24 verifiers have an outcome, 16 are needed."
+    )
+    assert "no comparison has three seeds yet" in " ".join(some.sentences)
+    assert foretelling.draw([], tmp_path) == []
+
+
+def rows(auc: list[float], ece: list[float]) -> list[dict[str, Any]]:
+    return [
+        {"name": f"v{i}", "start": "ab"[i % 2], "auc_within_task": a, "ece_width_10": e, "mixed_tasks": 300}
+        for i, (a, e) in enumerate(zip(auc, ece, strict=True))
+    ]
+
+
+def test_the_check_of_the_design() -> None:
+    rng = np.random.default_rng(1)
+    auc = list(np.linspace(0.6, 0.92, 24))
+    spread = [0.1, 0.3] * 12
+    assert faults(rows(auc, [0.1 + 0.01 * ((i * 7) % 24) for i in range(24)])) == []
+    assert "correlate by -1.00" in faults(rows(auc, [1 - a for a in auc]))[0]
+    low = [*(0.66 + 0.04 * rng.random(23)), 0.7]
+    assert "The highest AUC within task is 0.700, it should be 0.85 or more." in faults(rows(low, spread))
+    assert "6 verifiers have an AUC within task below 0.65" in " ".join(faults(rows([0.6] * 6 + auc[6:], spread)))
+    assert faults(rows(auc[:2], spread[:2])) == ["2 of 24 verifiers are trained."]
+    for undefined in (None, ""):  # of a report, of a table
+        lacking = rows(auc, [0.1 + 0.01 * ((i * 7) % 24) for i in range(24)])
+        lacking[3]["ece_width_10"] = undefined
+        assert faults(lacking)[0] == "Of v3 the AUC within task or the ECE is not known."
+
+
+def test_auc_rather_than_ece_is_judged_by_the_verifiers_of_the_block_itself(tmp_path: Path) -> None:
+    """In `execution_free` both are apart; in the hybrid those whose runs are there are correlated: nothing is concluded of it."""
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free hybrid")
+    for run in runs:
+        made: Any = run.run
+        if made.name.startswith("hybrid"):
+            made.files["verifier_report.json"]["ece_width_10"] = (
+                1 - made.files["verifier_report.json"]["auc_within_task"]
+            )
+            made.files.pop("paid_report.json", None)
+            if "overconfident" in made.name:
+                made.files["paid_report.json"] = made.files["verifier_report.json"]
+    for free in (24, 15):
+        kept = [run for run in runs if run.run.name.startswith("hybrid")] + runs[:free]
+        said = " ".join(answer(read_study(kept, PLAN)).sentences)
+        assert "not concluded where a verifier and execution pay: the two are correlated here" in said
+        assert ("Where a verifier alone pays, AUC rather than ECE orders the outcomes" in said) == (free == 24)
+
+
+def test_auc_rather_than_ece_needs_both_of_enough_verifiers(tmp_path: Path) -> None:
+    """16 verifiers pay, and one of them has no ECE: it is in no comparison of the two."""
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free")[:16]
+    assert "are needed" not in " ".join(answer(read_study(runs, PLAN)).sentences[:2])
+    made: Any = runs[0].run
+    made.files["verifier_report.json"]["ece_width_10"] = None
+    found = answer(read_study([PolicyRun(run.run) for run in runs], PLAN))
+    assert found.over == found.given == {}
+    assert "concluded where a verifier alone pays: 15 verifiers have both, 16 are needed." in found.sentences[1]
+
+
+def test_what_the_design_lacks_is_said_above_the_result_and_in_the_caption(tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free")
+    for kept, words in ((runs, "Met."), (runs[:20], "20 of 24 verifiers have an outcome.")):
+        study = read_study(kept, PLAN)
+        found = answer(study)
+        text = foretelling.markdown(study, found)
+        assert text.startswith(f"**Design.** {words}")
+        assert text.count("**Design.**") == 1
+        assert text.index("**Design.**") < text.index(found.sentences[0])
+        caption = foretelling.caption(study, found)
+        assert caption.says == found.sentences[0]
+        assert ("The design is not met: 20 of 24 verifiers have an outcome." in caption.counts) == (kept is not runs)
+
+
+def test_captions_say_the_same_in_both(tmp_path: Path) -> None:
+    caption = Caption("AUC foretells.", "ρ within starts; 95 % intervals ± 3.", "n = 24, two_bugs left out.")
+    md, tex = (path.read_text() for path in write_captions(tmp_path, "x", caption))
+    assert md == "**AUC foretells.** ρ within starts; 95 % intervals ± 3. n = 24, two_bugs left out.\n"
+    assert r"\textbf{AUC foretells.} $\rho$ within starts; 95 \% intervals $\pm$ 3. n = 24, two\_bugs" in tex
+    assert latex(r"a\b{c}") == r"a\textbackslash{}b\{c\}"
+
+
+@pytest.mark.slow
+def test_a_bundle_gives_the_same_bytes_twice(
+    runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(foretelling_runs, "read_plan", lambda: PLAN)
+    monkeypatch.setattr(foretelling_answer, "relation", partial(relation, replicates=200, permutations=2000))
+    store = Store.open(None)
+    for run in made_runs(tmp_path, 0.8, blocks="execution_free unnormalised"):
+        with RunLogger.start(
+            store, "study", run.run.name, kind="rl", tags=run.run.tags, params=run.run.params
+        ) as logger:
+            for name, content in run.run.files.items():
+                logger.json(name, content)
+    bundle = tmp_path / "runs.zip"
+    export_runs(store, bundle, kind="rl", study=True, show=False)
+    drawn = [draw_figures(["foretelling"], str(bundle), tmp_path / name) for name in ("one", "two")]
+    names = {path.name for path in drawn[0]}
+    assert names == {
+        f"foretelling{end}"
+        for end in (".pdf", "_one_column.pdf", ".png", ".csv", ".md", "_table.csv", ".caption.md", ".caption.tex")
+    }
+    for one, other in zip(*drawn, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    request.getfixturevalue("small_pictures")  # which files a page gets does not depend on their size
+    page = draw_figures(["foretelling", "rl_by_reward"], str(bundle), page=tmp_path)
+    names = {"foretelling.png", "foretelling.csv", "foretelling_table.csv", "rl_by_reward.png", "rl_by_reward.csv"}
+    assert {path.name for path in page} == names
+    with next(path for path in drawn[0] if path.name == "foretelling_table.csv").open() as file:
+        table = {(row["kind"], row["block"], row["metric"]): row for row in csv.DictReader(file)}
+    assert float(table["rho", "execution_free", "auc_within_task"]["p"]) < 0.05
+    text = next(path for path in drawn[0] if path.suffix == ".md" and "caption" not in path.name).read_text()
+    assert "- left out: 24 of 24 hybrid: no finished run\n" in text
+    assert "24 of 24 execution_free, 0 of 8 second_seed, 0 of 24 hybrid" in text
+
+
+@pytest.mark.slow
+def test_rates_of_the_whole_study_without_a_relation_and_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 studies without a relation and 40 with one: the primary test is at its level, and finds what the plan expects."""
+    monkeypatch.setattr(foretelling_answer, "METRICS", {name: METRICS[name] for name in (PRIMARY, RIVAL)})
+    for name, nothing in (("causal", {}), ("_regrets", {}), ("_sentences", [])):
+        monkeypatch.setattr(foretelling_answer, name, lambda *_, nothing=nothing: nothing)
+    # As many as the shares below need, which only ask on which side of 0.05, or of 0, something lies.
+    monkeypatch.setattr(foretelling_answer, "relation", partial(relation, replicates=100, permutations=2000))
+    monkeypatch.setattr(foretelling_answer, "unit_weights", partial(unit_weights, replicates=500))
+    refusal, refused = foretelling_runs.refusal, dict[str, str]()
+
+    def once(run: PolicyRun, cell: dict[str, str], plan: Plan) -> str:
+        """The studies differ in outcomes alone, so that one look at the configuration of each cell is enough."""
+        name = cell["name"]
+        if name not in refused:
+            refused[name] = refusal(run, cell, plan)
+        return refused[name]
+
+    monkeypatch.setattr(foretelling_runs, "refusal", once)
+
+    def shown(of_auc: float, seed: int) -> tuple[bool, bool]:
+        study: Study = read_study(made_runs(tmp_path / f"{of_auc}", of_auc, seed, blocks="execution_free"), PLAN)
+        found: Answer = answer(study)
+        p = found.relations["execution_free"]["auc_within_task"].p
+        return p is not None and p <= 0.05, found.over["execution_free"].low > 0
+
+    none = np.mean([shown(0.0, seed) for seed in range(200)], axis=0)
+    strong = np.mean([shown(0.8, seed) for seed in range(40)], axis=0)
+    # Of a test of twice its level, 0.10, a share of at most 0.075 is seen with a probability of 0.14 (binomial), at level 0.05 with 0.96.
+    assert none[0] <= 0.075, none
+    assert none[1] <= 0.05, none
+    assert strong[0] >= 0.95, strong
+    assert strong[1] >= 0.85, strong

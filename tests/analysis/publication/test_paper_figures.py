@@ -1,0 +1,152 @@
+"""The figures of RL for a paper: two verifiers side by side, and curves by reward."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.foretelling import runs as foretelling_runs
+from analysis.publication import rl_by_reward, two_verifiers
+from analysis.rl.policies import PolicyRun
+from rmlab.metrics.report import report
+from rmlab.scores.scores import Scores
+from rmlab.scores.writing import write_score_table
+from tests.analysis.foretelling.made_study import PLAN, MadeRun, made_runs
+
+pytestmark = pytest.mark.usefixtures("small_pictures")
+
+
+def scores(skill: float, seed: int = 0) -> Scores:
+    """30 tasks, 16 attempts each."""
+    rng = np.random.default_rng(seed)
+    task = np.repeat([f"t{i:02d}" for i in range(30)], 16)
+    label = rng.random(480) < 0.3
+    score = 1 / (1 + np.exp(-(skill * (label - 0.5) + rng.normal(0, 1, 480)))).round(2)
+    return Scores.of(task.tolist(), score, label.tolist(), policy=["p"] * 480)
+
+
+class Trained(MadeRun):
+    """A verifier's run with its score table."""
+
+    def artifact(self, path: str) -> Path:
+        target = self.folder / self.run_id / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_score_table(target, self.files[path])
+        return target
+
+
+def test_the_roc_curve_within_tasks_has_the_auc_as_its_area() -> None:
+    found = scores(1.5)
+    x, y = two_verifiers.roc_within(found)
+    area = float((np.diff(x) * y[:-1]).sum())
+    assert area == pytest.approx(report(found, replicates=0)["auc_within_task"])
+    assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
+    assert (np.diff(x) >= 0).all()
+
+
+def paying(folder: Path) -> list[PolicyRun]:
+    """Three verifiers of one start with their tables: two alike in best of k, of which one's policy does well."""
+    runs = [run for run in made_runs(folder, 0.8, blocks="execution_free") if run.run.tags["start"].endswith("/a")][:3]
+    found = []
+    for run, best, outcome, skill in zip(runs, (0.40, 0.41, 0.50), (0.30, 0.15, 0.05), (2.0, 1.0, 2.0), strict=True):
+        made: Any = run.run
+        made.files["verifier_report.json"]["rm_at_k"] = {"1": 0.2, "4": 0.3, "16": best}
+        made.files["outcome.json"]["held_out"]["all"]["sampled"]["after"] = outcome
+        made.tags["verifier_name"] = f"verifier {outcome}"
+        trained: Any = Trained("v", f"{best}", {}, {}, {"scores.parquet": scores(skill)}, folder)
+        found.append(PolicyRun(made, trained))
+    return found
+
+
+def test_the_pair_is_alike_in_best_of_k_and_as_unlike_as_can_be_in_rl(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = paying(tmp_path)
+    pair = two_verifiers.chosen(runs)
+    assert pair is not None
+    assert [one.run.run_id for one in pair] == [runs[0].run.run_id, runs[1].run.run_id]
+    paths = two_verifiers.draw(runs, tmp_path / "out")
+    ends = (".pdf", ".png", ".csv", "_one_column.pdf", ".caption.md", ".caption.tex")
+    assert {path.name for path in paths} == {f"two_verifiers{end}" for end in ends}
+    with next(path for path in paths if path.suffix == ".csv").open() as file:
+        rows = list(csv.DictReader(file))
+    panels = {"rm_at_k", "roc", "reliability", "resolved", "unresolved", "pass_at_1"}
+    assert {row["panel"] for row in rows} == panels
+    assert {row["verifier"] for row in rows} == {"verifier 0.3", "verifier 0.15"}
+    text = next(path for path in paths if path.name.endswith("caption.md")).read_text()
+    assert "verifier 0.3 (0.300 after RL) and verifier 0.15 (0.150 after RL)" in text
+    assert "n = 480 attempts at 30 tasks; one training and one RL seed (0) each." in text
+    assert two_verifiers.draw([replace(run, paid_by=None) for run in runs], tmp_path) == []
+    assert "no two verifiers that paid alone" in capsys.readouterr().err
+
+
+def test_curves_by_reward_are_means_over_verifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foretelling_runs, "read_plan", lambda: PLAN)
+    runs = made_runs(tmp_path, 0.8, blocks="execution execution_free hybrid voluntary distortion")
+    for run in runs:
+        made: Any = run.run
+        made.series = lambda name: [(1, 0.3), (2, 0.5)]
+    arms = rl_by_reward.by_reward(runs)
+    assert {arm: len(own) for arm, own in arms.items()} == {
+        "execution": 4,
+        "execution_free": 24,
+        "execution_free, voluntary evidence": 8,
+        "hybrid": 24,
+    }
+    paths = rl_by_reward.draw(runs, tmp_path / "out")
+    with next(path for path in paths if path.suffix == ".csv").open() as file:
+        rows = {(row["panel"], row["arm"], row["step"]): row for row in csv.DictReader(file)}
+    ends = [(run.run.tags["start"], run.outcome["curve"][-1]["pass_at_1"]) for run in arms["hybrid"]]
+    last = rows["pass_at_1", "hybrid", "60"]
+    assert float(last["mean"]) == pytest.approx(np.mean([end for _, end in ends]))
+    starts = [[end for start, end in ends if start.endswith(name)] for name in ("/a", "/b")]
+    within = sum(np.var(own, ddof=1) * (len(own) - 1) for own in starts) / 22
+    half = 2.0739 * np.sqrt(within / 24)  # t of 22 degrees of freedom: two starts
+    assert float(last["high"]) - float(last["mean"]) == pytest.approx(half, rel=1e-3)
+    assert rows["ran_share", "hybrid", "2"]["mean"] == "0.5"
+    text = next(path for path in paths if path.name.endswith("caption.md")).read_text()
+    assert (
+        "n = execution: 4 runs, execution_free: 24 runs, execution_free, voluntary evidence: 8 runs, hybrid: 24" in text
+    )
+    assert "; 2 starts" in text
+    assert rl_by_reward.draw([], tmp_path) == []
+
+
+def test_other_rewards_are_other_arms_and_runs_of_one_training_are_one_unit(tmp_path: Path) -> None:
+    """Outside the study: two seeds of one verifier, another verifier, a bent reward, two weights of a hybrid."""
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free")[:6]
+    verifiers = ("one", "one", "two", "one", "one", "one")
+    for place, (run, verifier) in enumerate(zip(runs, verifiers, strict=True)):
+        made: Any = run.run
+        made.name = f"mine {place}"
+        made.tags |= {"verifier_training": verifier, "start_fingerprint": "s"}
+        made.files["outcome.json"]["curve"][-1]["pass_at_1"] = (0.2, 0.4, 0.5, 0.9, 0.1, 0.1)[place]
+    for run, tags, params in (
+        (runs[3], {"reward_variant": "slope 3"}, {}),
+        (runs[4], {}, {"reward": "hybrid", "reward_weight": "0.5"}),
+        (runs[5], {}, {"reward": "hybrid", "reward_weight": "2"}),
+    ):
+        run.run.tags.update(tags)
+        run.run.params.update(params)
+    arms = rl_by_reward.by_reward(runs)
+    counts = {"execution_free": 3, "execution_free (slope 3)": 1, "hybrid × 0.5": 1, "hybrid × 2": 1}
+    assert {arm: len(own) for arm, own in arms.items()} == counts
+    text = rl_by_reward.caption(arms).counts
+    assert "n = execution_free: 3 runs of 2 verifiers, execution_free (slope 3): 1 run" in text
+    values = [(rl_by_reward.unit(run), run.outcome["curve"][-1]["pass_at_1"]) for run in arms["execution_free"]]
+    mean, low, high = rl_by_reward._mean(values)
+    assert mean == pytest.approx((0.3 + 0.5) / 2)
+    assert np.isnan([low, high]).all(), "two units of one start: one degree of freedom"
+    apart = [(("a", "1"), 0.2), (("a", "2"), 0.4), (("b", "3"), 0.7), (("b", "4"), 0.9)]
+    assert rl_by_reward._mean(apart)[2] - 0.55 == pytest.approx(4.3027 * np.sqrt(0.02 / 4), rel=1e-4)
+    assert np.isnan(rl_by_reward._mean(apart[1:3])[1]), "one unit of each start"
+
+
+def test_what_execution_pays_is_a_unit_a_run_though_a_verifier_watches(tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, 0.8, blocks="execution")
+    for run in runs:
+        run.run.tags.update(verifier_training="watches", verifier_fingerprint="w")
+    assert len({rl_by_reward.unit(run) for run in runs}) == 4
