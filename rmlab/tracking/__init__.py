@@ -9,7 +9,8 @@ leases     which process works on a cell, on any host that shares the store; clo
 notes      Markdown that the UI shows of a run
 parameters  what distinguishes two runs: parameters, names, differing keys
 preload    what a fork server imports
-query      reads runs back: metrics, series, artifacts; which run, cell or model is meant by a name
+query      reads runs back: metrics, series, artifacts
+references  which run, cell or model is meant by a name
 reuse      a separate run for a cell that another run already finished
 run        writes one run: buffered metrics, artifacts, data sets, and finally the status `finished`
 run_index  names and tags of runs, quickly: which cells are finished
