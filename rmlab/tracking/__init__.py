@@ -3,9 +3,11 @@
 bundles    export and import of runs in one file
 artifacts  the files of a run on a server: listed, and copied whole
 config     where runs are tracked
+dead_runs  tells runs whose process died from those at work, and closes them
 fold_logger  what one fold of a cross-validation says in the run of all of them
 home       keeps the artifacts of a store beside it, even after the store was moved or copied
-leases     which process works on a cell, on any host that shares the store; closes runs whose process died
+leases     which process works on a cell, on any host that shares the store
+metric_writer  the metrics of one run, buffered and written in batches
 notes      Markdown that the UI shows of a run
 parameters  what distinguishes two runs: parameters, names, differing keys
 preload    what a fork server imports
