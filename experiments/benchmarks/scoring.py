@@ -27,7 +27,8 @@ from rmlab.models.heads import pad_right
 from rmlab.models.prefix_decoder import can_fuse
 from rmlab.models.prefixes import prefix_batches
 from rmlab.verifiers.answer import AnswerTokens
-from rmlab.verifiers.scoring import half_precision, score_ids
+from rmlab.verifiers.precision import half_precision
+from rmlab.verifiers.scoring import score_ids
 
 STARTER = Path(__file__).parents[2] / "rmlab" / "starter"
 ANSWER = AnswerTokens(1, 2)
