@@ -13,6 +13,7 @@ console_table  tables in a terminal that are never cut
 overrides      quoting of overrides, messages for those that Hydra rejects, and Hydra settings that have no effect here
 benchmark      the common form of the scripts in experiments/benchmarks: rows, machine, record
 configuration  programs of experiments/, and their configurations by Hydra
+configured_values  single values of a composed configuration: set, or refused
 commands       the commands of `rmlab`, one file each
 cli            the `rmlab` command, which joins them
 __main__       the process of the command: `rmlab`, `python -m rmlab`

@@ -5,7 +5,6 @@ Hydra only composes; it never runs anything here, so it writes no outputs/ or mu
 
 import importlib
 import importlib.util
-import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,19 +13,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from omegaconf import DictConfig, OmegaConf, ValueNode
+from omegaconf import DictConfig, OmegaConf
 
+from rmlab.configured_values import refuse_values, with_values
 from rmlab.errors import UsageError
 from rmlab.overrides import lower_first, one_line, opened, refuse_unread, unquoted
-from rmlab.paths import CONF, PROGRAMS, STARTER, runs_folder
+from rmlab.paths import CONF, PROGRAMS, PROGRAMS_PACKAGE, STARTER, runs_folder
 from rmlab.wording import near
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
 
     from rmlab.fingerprint import Identity
-
-PROGRAMS_PACKAGE = "experiments.programs"
 
 
 def register_resolvers() -> None:
@@ -170,7 +168,7 @@ def _composed(program: str, overrides: Sequence[str]) -> DictConfig:
                 raise UsageError(unquoted(asked) or one_line(error, stem, keys_of(base), renamed)) from error
             asked = again
     _refuse_added_keys(config, stem)
-    _refuse_values(config)
+    refuse_values(config)
     return config
 
 
@@ -205,58 +203,6 @@ def taken_choices(program: str, overrides: Sequence[str]) -> dict[str, tuple[lis
     return found
 
 
-def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | None:
-    """A composed configuration with plain values set, as composing it anew would; None where that needs composing (a group), or says
-    what is wrong with a mapping.
-
-    Raises UsageError for a value of the wrong type.
-    """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    changed = config.copy()
-    try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-    except HydraException as error:
-        raise UsageError(unquoted(overrides) or lower_first(str(error).splitlines()[0])) from error
-    for override in parsed:
-        key, value = override.key_or_group, override.value()
-        if override.is_sweep_override() or override.is_add() or override.is_delete() or override.package is not None:
-            return None
-        if isinstance(value, dict):
-            if not _takes_free_names(config, key):
-                return None
-            try:
-                OmegaConf.update(changed, key, value, force_add=True)
-            except OmegaConfBaseException:
-                return None
-            continue
-        if not _is_value(config, key):
-            return None
-        try:
-            OmegaConf.update(changed, key, value)
-        except OmegaConfBaseException as error:
-            raise UsageError(f"{override.input_line}: {lower_first(str(error).splitlines()[0])}") from error
-    _refuse_values(changed)
-    return changed
-
-
-def _is_value(config: DictConfig, key: str) -> bool:
-    """Whether a key is there and holds a value, null or not: no group, no mapping."""
-    if OmegaConf.select(config, key) is not None:
-        return not isinstance(OmegaConf.select(config, key), DictConfig)
-    parent, _, name = key.rpartition(".")
-    holder = OmegaConf.select(config, parent) if parent else config
-    return isinstance(holder, DictConfig) and isinstance(holder._get_node(name, validate_access=False), ValueNode)
-
-
-def _takes_free_names(config: DictConfig, key: str) -> bool:
-    """Whether a key is there and holds a mapping of free names (`data.policies`)."""
-    node = OmegaConf.select(config, key)
-    return isinstance(node, DictConfig) and OmegaConf.get_type(node) is dict
-
-
 def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:
     """A composed configuration again from its plain container, typed by the program's schema."""
     from hydra.core.config_store import ConfigStore
@@ -283,42 +229,6 @@ def _refuse_added_keys(config: DictConfig, program: str) -> None:
                 walk(inner, f"{name}.")
 
     walk(config, "")
-
-
-LARGEST = 2**63 - 1
-"""The largest whole number that torch takes as a seed and SQLite stores."""
-
-
-def _refuse_values(config: DictConfig) -> None:
-    """What no key means: a reference to nothing, a number that is not finite, a whole number above LARGEST, and in schemas of rmlab
-    itself one below 0 (they are counts and seeds; rewards and weights are no whole numbers)."""
-    from omegaconf.errors import OmegaConfBaseException
-
-    def walk(value: Any, name: str, node: Any, own: bool) -> None:
-        if isinstance(node, DictConfig) and isinstance(schema := OmegaConf.get_type(node), type) and schema is not dict:
-            own = schema.__module__.startswith(("rmlab.", f"{PROGRAMS_PACKAGE}."))
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                walk(
-                    inner,
-                    f"{name}.{key}" if name else str(key),
-                    node._get_node(key) if isinstance(node, DictConfig) else None,
-                    own,
-                )
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner, name, None, own)
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{name}={value}: must be finite")
-        elif isinstance(value, int) and own and value < 0:
-            raise UsageError(f"{name}={value}: must be at least 0")
-        elif isinstance(value, int) and value > LARGEST:
-            raise UsageError(f"{name}={value}: must be at most {LARGEST}")
-
-    try:
-        walk(OmegaConf.to_container(config, resolve=True), "", config, False)
-    except OmegaConfBaseException as error:
-        raise UsageError(f"{error.full_key}: {lower_first(str(error).splitlines()[0])}") from error
 
 
 def keys_of(config: DictConfig, path: str = "") -> list[str]:

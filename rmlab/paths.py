@@ -8,6 +8,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 CONF = REPOSITORY / "conf"
 SWEEPS = REPOSITORY / "sweeps"
 PROGRAMS = REPOSITORY / "experiments" / "programs"
+PROGRAMS_PACKAGE = "experiments.programs"
 BENCHMARKS = REPOSITORY / "experiments" / "benchmarks"
 STARTER = REPOSITORY / "rmlab" / "starter"
 

@@ -15,7 +15,8 @@ from rmlab.sweep.scheduler import SweepOutcome, run_cells
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.config import sweep_params, sweep_tags
-from rmlab.tracking.query import find_artifact, runs
+from rmlab.tracking.query import runs
+from rmlab.tracking.references import find_artifact
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store

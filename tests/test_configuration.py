@@ -8,7 +8,8 @@ from hydra import initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from rmlab.configuration import _composed, compose, load_file, load_program, register_resolvers, restore, with_values
+from rmlab.configuration import _composed, compose, load_file, load_program, register_resolvers, restore
+from rmlab.configured_values import with_values
 from rmlab.errors import UsageError
 from rmlab.overrides import HYDRA_SAYS
 from rmlab.paths import CONF, PROGRAMS, REPOSITORY, STARTER

@@ -1,6 +1,6 @@
 """How fast are attempts scored, beside plain transformers and beside what arithmetic allows; and do scores stay what they are?
 
-    python experiments/benchmarks/scoring.py [--device cuda --only speed numbers long --model-tokens 262144]
+    python experiments/benchmarks/scoring.py [--device cuda --only speed numbers long --long-tokens 262144]
 
 speed: the evaluation part of the starter set (32 attempts at each of 200 tasks), models of SmolLM2-135M's shape and random start.
 `ours` reads what prompts have in common once, on a GPU in float16, in which it scores there, and in bfloat16 beside it; tokens a second
@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.benchmarks._long_prompt import long
 from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.models.heads import pad_right
 from rmlab.models.prefix_decoder import can_fuse
 from rmlab.models.prefixes import prefix_batches
 from rmlab.verifiers.answer import AnswerTokens
-from rmlab.verifiers.scoring import half_precision, score_ids
+from rmlab.verifiers.precision import half_precision
+from rmlab.verifiers.scoring import score_ids
 
 STARTER = Path(__file__).parents[2] / "rmlab" / "starter"
 ANSWER = AnswerTokens(1, 2)
-CARD_BYTES = 79 * 2**30
-"""Of an "80 GB" card that a process can have."""
 
 
 def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
             rows += speed(model, prompts, given.device)
         del model
     if "long" in given.only:
-        rows += long(given.long_layers, given.long_tokens, given.device)
+        rows += long(given.long_layers, drawn(given.long_tokens, 1), ANSWER, given.device)
     return rows
 
 
@@ -283,44 +283,6 @@ def reported(encoded: Sequence[Any], score_N: np.ndarray) -> dict[str, Any]:
     )
     at_k: dict[str, Any] = found["rm_at_k"]
     return {name: found[name] for name in ("auc_pooled", "auc_within_task")} | at_k
-
-
-def long(layers: int, tokens: int, device: str) -> list[BenchmarkRow]:
-    """One prompt through Qwen3-30B-A3B's shape."""
-    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
-
-    if device == "cuda":
-        torch.cuda.empty_cache()
-        whole = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(CARD_BYTES / whole, 1.0))
-    shape: dict[str, Any] = {
-        "vocab_size": 151_936,
-        "hidden_size": 2048,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 768,
-        "norm_topk_prob": True,
-        "max_position_embeddings": 262_144,
-        "rope_theta": 10_000_000.0,
-    }
-    torch.set_default_dtype(torch.bfloat16)
-    with torch.device(device):
-        model: Any = Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape))
-    torch.set_default_dtype(torch.float32)
-    held = torch.cuda.memory_allocated() / 2**30 if device == "cuda" else 0.0
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {held:.1f} GiB", flush=True)
-    prompt = drawn(tokens, 1)
-    start = time.perf_counter()
-    score = score_ids(model, prompt, ANSWER, 0, batch_tokens=65536)[0]
-    took = time.perf_counter() - start
-    memory = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0
-    print(f"{tokens:,} tokens, {layers} layers: {took:.1f} s, {memory:.1f} GiB at most, score {score:.4f}", flush=True)
-    name = f"scoring {tokens:,} tokens, Qwen3-30B-A3B's shape, {layers} layers"
-    return [BenchmarkRow(name, "s", took), BenchmarkRow(f"{name}: memory", "GiB", memory)]
 
 
 if __name__ == "__main__":

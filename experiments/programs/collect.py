@@ -40,7 +40,7 @@ from rmlab.policies.scripted import make_policy
 from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import describe_single, parameters
-from rmlab.tracking.query import find_model
+from rmlab.tracking.references import find_model
 from rmlab.tracking.run_index import has_finished
 from rmlab.tracking.tags import commit
 from rmlab.trajectories.parts import TrajectoryParts, WrittenSet, written_before

@@ -27,7 +27,7 @@ from rmlab.sweep.cells import identify
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single_run import run_once
 from rmlab.tracking.parameters import describe_single
-from rmlab.tracking.query import VALIDATION_SCORES, find_model
+from rmlab.tracking.references import VALIDATION_SCORES, find_model
 from rmlab.training.device import compiled_layers
 
 FIXED_LIMIT = (

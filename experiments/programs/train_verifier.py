@@ -31,7 +31,7 @@ from rmlab.selection.pool import read_index
 from rmlab.sweep.cells import identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single_run import finished_elsewhere, finished_runs, run_once
-from rmlab.tracking.leases import LeaseMonitor, close_dead
+from rmlab.tracking.dead_runs import LeaseMonitor, close_dead
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.run_index import finished_run, runs_of

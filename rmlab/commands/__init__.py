@@ -9,6 +9,7 @@ compare              paired comparison of two runs, score tables or levels
 compare_levels       two levels of a sweep, or the seeds of one level with each other
 compare_rules        a run or a score table with a rule that needs no verifier
 compare_shown        the tables of a comparison
+compare_sides        which runs, files or rule are compared; runs are looked up in a store or a bundle
 doctor               what works on this machine
 evaluate             all metrics of a score table
 experiments          collect, train, rl, pretrain, warm-start: the programs of experiments/

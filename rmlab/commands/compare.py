@@ -6,10 +6,8 @@ two levels of a sweep across their seeds (`rmlab.commands.compare_levels`).
 """
 
 import json
-import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,17 +16,17 @@ import typer
 from rmlab.commands.compare_levels import compare_halves, compare_levels
 from rmlab.commands.compare_rules import beside_rule, rule_among, rules
 from rmlab.commands.compare_shown import show_policies, show_scores
-from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach, UsageError
-from rmlab.files import FORMATS
+from rmlab.commands.compare_sides import Side, lookup, show_sides, with_runs
+from rmlab.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from rmlab.scores.columns import ColumnNames
     from rmlab.scores.scores import Scores
-    from rmlab.tracking.query import TrackedRun
+    from rmlab.tracking.bundles.reading import AnyRun
 
 app = typer.Typer()
 
-RL = "rl"
+RL, SCORES = "rl", "scores.parquet"
 
 
 @app.command(epilog="Example: `rmlab compare data_scale=1000 data_scale=4000 --sweep data_scale`")
@@ -79,7 +77,10 @@ def compare(
         ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--from", help="URL or file of a store; with --sweep, also a bundle.")
+        str | None,
+        typer.Option(
+            "--from", help="Look the runs up here instead: a store's URL or file, a bundle, or a folder of bundles."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
@@ -113,108 +114,29 @@ def compare(
         raise UsageError(f"--trajectories is what a rule reads, and neither side is a rule ({rules()}): leave it out")
     if source and all(name == rule or Path(name).exists() for name in (a, b)):
         raise UsageError("--from says where to look up runs, but no side is a run: leave it out")
-    sides = [
-        _Side(name, None if name == rule or Path(name).exists() else _run(name, source), name == rule)
-        for name in (a, b)
-    ]
-    policies = _policies(sides)
-    if without and not policies:
-        raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
-    if policies and columns:
-        raise UsageError("--columns names the columns of score tables; RL runs have none: leave it out")
-    if policies:
-        return _compare_policies(sides, policies, as_json, without or [])
-    return _compare_scores(sides, as_json, source, column_names(columns or []), trajectories)
-
-
-def _run(name: str, source: str | None) -> "TrackedRun":
-    """The run of this name. What cannot be a run's name, but a level's, is said to be one."""
-    from rmlab.tracking.query import SHORTEST, find_run
-
-    try:
-        return find_run(name, source)
-    except (StoreOutOfReach, MissingArtifact):
-        raise
-    except (DataError, StoreError) as error:
-        is_file = Path(name).suffix.lower() in FORMATS
-        if "/" in name or is_file or re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}", name):
-            raise
-        raise type(error)(
-            f"{str(error).rstrip('.')}. Rules that need no verifier are named {rules()}. Levels of a sweep are compared with "
-            "--sweep NAME."
-        ) from error
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One side of the comparison: its name as given, and its run (None for a file, a folder or a rule)."""
-
-    given: str
-    run: "TrackedRun | None"
-    is_rule: bool = False
-
-    def __str__(self) -> str:
-        if self.is_rule:
-            return f"the rule {self.given}"
-        return f"{self.run.name} (run {self.run.run_id})" if self.run else self.given
-
-
-def differences(a: "TrackedRun", b: "TrackedRun") -> dict[str, list[Any]]:
-    """How two runs differ: keys of their configurations and tags of their origin, with both values."""
-    import yaml
-
-    from rmlab.tracking.parameters import TRACKING, differing_keys
-
-    configs = [yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8")) for run in (a, b)]
-    differing = {}
-    for key in differing_keys(*configs):
-        if not key.startswith(f"{TRACKING}."):
-            differing[key] = [_at(config, key) for config in configs]
-    for tag in ("dataset", "commit", "device"):
-        values = [run.tags.get(tag) for run in (a, b)]
-        if values[0] != values[1]:
-            differing[tag] = values
-    return differing
-
-
-def _at(config: Any, key: str) -> Any:
-    for part in key.split("."):
-        config = config.get(part) if isinstance(config, dict) else None
-    return config
-
-
-def _with_runs(sides: "Sequence[_Side]", comparison: dict[str, Any]) -> dict[str, Any]:
-    """The comparison, and where both sides are runs which they are and in what they differ."""
-    a, b = (side.run for side in sides)
-    if a is None or b is None:
-        return comparison
-    names = {side: {"name": run.name, "run_id": run.run_id} for side, run in (("a", a), ("b", b))}
-    try:
-        return {**comparison, "runs": names, "differ_in": differences(a, b)}
-    except MissingArtifact as error:  # a bundle may have come without it
-        print(f"how the two differ is unknown: {error}", file=sys.stderr)
-        return {**comparison, "runs": names, "differ_in": None}
-
-
-def _show_sides(sides: "Sequence[_Side]", comparison: dict[str, Any]) -> None:
-    """Their names, and in what they differ."""
-    print(f"A = {sides[0]}\nB = {sides[1]}")
-    keys = comparison.get("differ_in")
-    if keys:
-        print("they differ in (A | B):", *(f"  {key}: {a} | {b}" for key, (a, b) in keys.items()), sep="\n")
-    elif keys is not None:
-        print("they do not differ: same configuration, commit and device")
+    with lookup(source) as find:
+        sides = [
+            Side(name, None if name == rule or Path(name).exists() else find(name), name == rule) for name in (a, b)
+        ]
+        policies = _policies(sides)
+        if without and not policies:
+            raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
+        if policies and columns:
+            raise UsageError("--columns names the columns of score tables; RL runs have none: leave it out")
+        if policies:
+            return _compare_policies(sides, policies, as_json, without or [])
+        return _compare_scores(sides, as_json, column_names(columns or []), trajectories)
 
 
 def _compare_scores(
-    sides: "Sequence[_Side]", as_json: bool, source: str | None, names: "ColumnNames", trajectories: Path | None
+    sides: Sequence[Side], as_json: bool, names: "ColumnNames", trajectories: Path | None
 ) -> dict[str, Any]:
     """trajectories: what a rule reads. Raises DataError where the two hold other trajectories."""
     from rmlab.metrics.compare import compare as paired
 
     own_names = _with_the_names(sides, names)
     tables = [
-        _read_scores(side.given, source, own, joined=trajectories is not None)
+        _read_scores(side, own, joined=trajectories is not None)
         for side, own in zip(sides, own_names, strict=True)
         if not side.is_rule
     ]
@@ -223,25 +145,25 @@ def _compare_scores(
         tables = list(beside_rule(rule, tables[0], judged.given, judged.run, trajectories))
         if sides[0].is_rule:
             tables.reverse()
-    comparison = _with_runs(sides, paired(*tables))
+    comparison = with_runs(sides, paired(*tables))
     if as_json:
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
-        _show_sides(sides, comparison)
+        show_sides(sides, comparison)
         show_scores(comparison)
     return comparison
 
 
 def _compare_policies(
-    sides: "Sequence[_Side]", policies: "tuple[TrackedRun, TrackedRun]", as_json: bool, without: list[str]
+    sides: Sequence[Side], policies: "tuple[AnyRun, AnyRun]", as_json: bool, without: list[str]
 ) -> dict[str, Any]:
     from rmlab.rl.held_out import compare_policies
 
-    comparison = _with_runs(sides, compare_policies(*policies, without))
+    comparison = with_runs(sides, compare_policies(*policies, without))
     if as_json:
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
-        _show_sides(sides, comparison)
+        show_sides(sides, comparison)
         show_policies(comparison["benchmarks"])
         if without:
             print(f"all: without {', '.join(without)}.")
@@ -250,7 +172,7 @@ def _compare_policies(
     return comparison
 
 
-def _with_the_names(sides: "Sequence[_Side]", names: "ColumnNames") -> "list[ColumnNames]":
+def _with_the_names(sides: Sequence[Side], names: "ColumnNames") -> "list[ColumnNames]":
     """The names by which each side is read: those given for a file that has all of these columns, the usual ones for any other.
 
     Raises UsageError where no side is a file, DataError where none has the columns.
@@ -273,18 +195,19 @@ def _with_the_names(sides: "Sequence[_Side]", names: "ColumnNames") -> "list[Col
     return [names if Path(side.given) in having else ColumnNames() for side in sides]
 
 
-def _read_scores(name: str, source: str | None, names: "ColumnNames", joined: bool = False) -> "Scores":
+def _read_scores(side: Side, names: "ColumnNames", joined: bool = False) -> "Scores":
     """The score table of a file, or of the evaluation of a run. names: of the columns of a file. joined: see `read_table`."""
     from rmlab.scores.table import read_score_table, read_table
-    from rmlab.tracking.query import find_artifact
+    from rmlab.tracking.references import find_artifact
 
-    path = Path(name)
+    path = Path(side.given)
     if path.is_file():
         return read_table(path, names, joined).scores
-    return read_score_table(find_artifact(name, "scores.parquet", source))
+    table = side.run.artifact(SCORES) if side.run else find_artifact(side.given, SCORES)
+    return read_score_table(table)
 
 
-def _policies(sides: "Sequence[_Side]") -> "tuple[TrackedRun, TrackedRun] | None":
+def _policies(sides: Sequence[Side]) -> "tuple[AnyRun, AnyRun] | None":
     """Both runs where they are of RL, None where neither is. Raises UsageError where one is."""
     of_rl = [side.run for side in sides if side.run and side.run.tags.get("kind") == RL]
     if len(of_rl) == 1:

@@ -17,7 +17,7 @@ from rmlab.wording import counted
 if TYPE_CHECKING:
     from rmlab.baselines.rules import Judged
     from rmlab.scores.scores import Scores
-    from rmlab.tracking.query import TrackedRun
+    from rmlab.tracking.bundles.reading import AnyRun
     from rmlab.trajectories.record import Trajectory
     from rmlab.trajectories.store import TrajectorySet
 
@@ -47,7 +47,7 @@ def rule_among(a: str, b: str) -> str | None:
 
 
 def beside_rule(
-    rule: str, scores: "Scores", name: str, run: "TrackedRun | None", trajectories: Path | None
+    rule: str, scores: "Scores", name: str, run: "AnyRun | None", trajectories: Path | None
 ) -> "tuple[Scores, Scores]":
     """The table that is compared, and the rule's scores of the same attempts.
 
@@ -80,7 +80,7 @@ def beside_rule(
     return scores, found
 
 
-def _configuration(run: "TrackedRun | None") -> dict[str, Any]:
+def _configuration(run: "AnyRun | None") -> dict[str, Any]:
     """What is known of a run's configuration; nothing of a file, or of a run that came without it."""
     import yaml
 
@@ -90,7 +90,7 @@ def _configuration(run: "TrackedRun | None") -> dict[str, Any]:
         return {}
 
 
-def _own_pool(run: "TrackedRun | None", config: Mapping[str, Any], *, needed: bool) -> Path | None:
+def _own_pool(run: "AnyRun | None", config: Mapping[str, Any], *, needed: bool) -> Path | None:
     """The trajectories that a run read, if they are still where they were. Raises DataError where they are not and are needed."""
     from rmlab.paths import located
     from rmlab.selection.pool import read_index

@@ -49,7 +49,7 @@ def list_runs(
 ) -> None:
     """List tracked runs as a table, newest first."""
     from rmlab.tracking.bundles.reading import is_bundle, open_bundle
-    from rmlab.tracking.leases import LeaseMonitor, close_dead
+    from rmlab.tracking.dead_runs import LeaseMonitor, close_dead
     from rmlab.tracking.query import runs
     from rmlab.tracking.run_index import run_infos
     from rmlab.tracking.store import Store, default_uri

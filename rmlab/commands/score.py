@@ -221,7 +221,7 @@ class _Asked:
 
 def _model(model: str, asked: _Asked) -> tuple[Path, bool]:
     """The folder of a model, and whether it is a verifier of rmlab."""
-    from rmlab.tracking.query import find_model
+    from rmlab.tracking.references import find_model
     from rmlab.verifiers.judge_model import local_folder
 
     if (folder := local_folder(model)) is not None:

@@ -16,7 +16,7 @@ from rmlab.microswe.sandbox import Sandbox
 from rmlab.policies.engine import EngineConfig, Sampling
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
-from rmlab.tracking.query import find_model
+from rmlab.tracking.references import find_model
 from rmlab.wording import counted
 
 if TYPE_CHECKING:

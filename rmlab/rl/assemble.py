@@ -26,7 +26,7 @@ from rmlab.rl.held_out import benchmarks, pooled_benchmarks
 from rmlab.rl.learner import make_learner
 from rmlab.rl.loop import Loop
 from rmlab.rl.reward_model import load_reward_model, reads_less
-from rmlab.tracking.query import Reference
+from rmlab.tracking.references import Reference
 from rmlab.tracking.run import RunLogger
 from rmlab.training.device import accelerator
 from rmlab.verifiers.verifier import SCORED_IN

@@ -19,7 +19,7 @@ from rmlab.metrics.uncertainty import paired_difference
 from rmlab.microswe.task import Task
 
 if TYPE_CHECKING:
-    from rmlab.tracking.query import TrackedRun
+    from rmlab.tracking.bundles.reading import AnyRun
 
 NAMES = ("new", "withheld", "two_bugs", "long")
 
@@ -61,7 +61,7 @@ def pooled_benchmarks(held_out: Collection[str], without: Collection[str]) -> li
 RATES = "held_out.json"
 
 
-def compare_policies(a: "TrackedRun", b: "TrackedRun", without: Collection[str] = ()) -> dict[str, Any]:
+def compare_policies(a: "AnyRun", b: "AnyRun", without: Collection[str] = ()) -> dict[str, Any]:
     """benchmarks: benchmark → way → before (B), after (A), difference. `all` is over all benchmarks but those in `without`.
 
     Tasks that only one of them was held out with are left out and counted (`unpaired`). Raises DataError where a run has no rates by
@@ -97,11 +97,11 @@ def _tasks(rates: Any) -> set[str]:
     return {task for ways in rates.values() for by_task in ways.values() for task in by_task}
 
 
-def _rates(run: "TrackedRun") -> Any:
+def _rates(run: "AnyRun") -> Any:
     try:
         return json.loads(run.artifact(RATES).read_text(encoding="utf-8"))
     except MissingArtifact as error:
         raise DataError(
-            f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, or "
-            "too old for this comparison. `rmlab figures rl_table` shows it beside the others."
+            f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, too "
+            "old for this comparison, or in a bundle that leaves them out. `rmlab figures rl_table` shows it beside the others."
         ) from error

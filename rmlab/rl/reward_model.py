@@ -15,7 +15,7 @@ from rmlab.metrics.table import table
 from rmlab.microswe.episode import Evidence
 from rmlab.rl.advantages import Codes, transform
 from rmlab.rl.config import Calibration, Combine, Floats, RewardConfig, Unread
-from rmlab.tracking.query import VALIDATION_SCORES, Reference
+from rmlab.tracking.references import VALIDATION_SCORES, Reference
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength
 from rmlab.verifiers.verifier import Verifier, load_verifier

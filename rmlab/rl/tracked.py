@@ -27,7 +27,7 @@ from rmlab.scores.table import read_score_table
 from rmlab.sweep.cells import without_keys
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.parameters import parameters
-from rmlab.tracking.query import Reference
+from rmlab.tracking.references import Reference
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.training.device import device_name, resolve_device

@@ -14,7 +14,8 @@ from rmlab.paths import portable
 from rmlab.sweep.plan import Cell, cell_name, shape
 from rmlab.sweep.spec import SweepSpec
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
-from rmlab.tracking.leases import LeaseMonitor, holder_words
+from rmlab.tracking.dead_runs import LeaseMonitor
+from rmlab.tracking.leases import holder_words
 from rmlab.tracking.query import without_weights
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store

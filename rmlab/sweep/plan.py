@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from rmlab.configuration import with_values
+from rmlab.configured_values import with_values
 from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import Identity
 from rmlab.sweep.cells import SEED

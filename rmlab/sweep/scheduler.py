@@ -23,7 +23,7 @@ from rmlab.sweep.plan import Cell, plain, shape
 from rmlab.sweep.progress_table import CellState, ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError
 from rmlab.sweep.under_way import SweepUnderWay, by_hash
-from rmlab.tracking.leases import LeaseMonitor, close_dead
+from rmlab.tracking.dead_runs import LeaseMonitor, close_dead
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import CONTROL_HASH, FINISHED

@@ -11,7 +11,8 @@ from typing import Any
 
 from omegaconf import open_dict
 
-from rmlab.configuration import compose, load_program, with_values
+from rmlab.configuration import compose, load_program
+from rmlab.configured_values import with_values
 from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
 from rmlab.sweep.plan import Cell, check_control, shape
 from rmlab.sweep.progress_table import ProgressTable
@@ -19,7 +20,7 @@ from rmlab.sweep.request import OnError
 from rmlab.sweep.scheduler import close_all_dead, prepare, take_events
 from rmlab.sweep.study import Study
 from rmlab.sweep.under_way import SweepUnderWay
-from rmlab.tracking.leases import LeaseMonitor
+from rmlab.tracking.dead_runs import LeaseMonitor
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run_index import RunInfo, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rmlab.stopping import says_how_to_go_on
-from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
+from rmlab.tracking.dead_runs import LeaseMonitor, close_dead
+from rmlab.tracking.leases import Done, Held, holder_words, replace
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import FINISHED, command_line

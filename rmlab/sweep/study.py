@@ -18,7 +18,8 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.sweep.search_spec import SearchSpec
 from rmlab.sweep.study_identity import COMPARABLE, LOST, storage_uri
-from rmlab.tracking.leases import LeaseMonitor, lease_seconds, lease_tags
+from rmlab.tracking.dead_runs import LeaseMonitor
+from rmlab.tracking.leases import lease_seconds, lease_tags
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.tags import BEAT, LEASE
 

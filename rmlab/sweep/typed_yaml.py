@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from rmlab.configuration import LARGEST
+from rmlab.configured_values import LARGEST
 from rmlab.errors import UsageError
 from rmlab.wording import near
 

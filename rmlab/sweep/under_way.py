@@ -13,7 +13,8 @@ from rmlab.sweep.plan import Cell, plain
 from rmlab.sweep.progress_table import CellState, ProgressTable
 from rmlab.sweep.request import OnError
 from rmlab.tracking.config import sweep_params, sweep_tags
-from rmlab.tracking.leases import LeaseMonitor, close_dead, replace
+from rmlab.tracking.dead_runs import LeaseMonitor, close_dead
+from rmlab.tracking.leases import replace
 from rmlab.tracking.reuse import log_reuse
 from rmlab.tracking.run_index import RunInfo, finished_run, runs_of
 from rmlab.tracking.store import Store

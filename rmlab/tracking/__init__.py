@@ -3,13 +3,16 @@
 bundles    export and import of runs in one file
 artifacts  the files of a run on a server: listed, and copied whole
 config     where runs are tracked
+dead_runs  tells runs whose process died from those at work, and closes them
 fold_logger  what one fold of a cross-validation says in the run of all of them
 home       keeps the artifacts of a store beside it, even after the store was moved or copied
-leases     which process works on a cell, on any host that shares the store; closes runs whose process died
+leases     which process works on a cell, on any host that shares the store
+metric_writer  the metrics of one run, buffered and written in batches
 notes      Markdown that the UI shows of a run
 parameters  what distinguishes two runs: parameters, names, differing keys
 preload    what a fork server imports
-query      reads runs back: metrics, series, artifacts; which run, cell or model is meant by a name
+query      reads runs back: metrics, series, artifacts
+references  which run, cell or model is meant by a name
 reuse      a separate run for a cell that another run already finished
 run        writes one run: buffered metrics, artifacts, data sets, and finally the status `finished`
 run_index  names and tags of runs, quickly: which cells are finished

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.fingerprint import hashed_fields
 from rmlab.tracking.config import sweep_params
-from rmlab.tracking.query import CELL
+from rmlab.tracking.references import CELL
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

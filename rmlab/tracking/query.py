@@ -1,22 +1,13 @@
-"""Reads tracked runs back: what they measured, and their artifacts.
-
-Which saved model or run is meant? A tracked run, a finished cell of a sweep, or a folder: the same names in every command.
-
-d0c2...           the id of a run (32 hex digits), or its beginning from 6 digits on
-5e6f7a8b9c0d1e2f  a cell by its config_hash (16 hex digits): whichever run finished it
-data_scale/demo/4000/s0   a cell by sweep, preset, level and seed
-runs/policies/x   a folder
-"""
+"""Reads tracked runs back: what they measured, and their artifacts."""
 
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from rmlab.errors import DataError, MissingArtifact, StoreError
-from rmlab.fingerprint import file_fingerprint, fingerprint
+from rmlab.errors import MissingArtifact, StoreError
 from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.home import local_path
 from rmlab.tracking.run_index import RunInfo, described, search
@@ -28,7 +19,7 @@ from rmlab.tracking.weights import MODEL, are_weights, training_command
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-    from rmlab.tracking.store import Store
+AnyInfo = TypeVar("AnyInfo", bound=RunInfo)
 
 VERIFIER, FOLDS = "verifier", "folds.json"
 """The kind of a run that saves a model, or one a fold, which this artifact names."""
@@ -151,23 +142,28 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
         if imported:
             return imported[0]
         if found is None and re.fullmatch(rf"[0-9a-f]{{{SHORTEST},31}}", run_id):
-            near = [
-                run
-                for run in runs(store)
-                if run.run_id.startswith(run_id) or run.tags.get(IMPORTED_RUN, "").startswith(run_id)
-            ]
-            if len(near) == 1:
-                return near[0]
-            if near:
-                raise StoreError(
-                    f"{len(near)} runs in {store.uri} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}. "
-                    "Give more of the id."
-                )
+            near = beginning_with(runs(store), run_id, store.uri)
+            if near is not None:
+                return near
         raise StoreError(
             f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows the runs; "
             f"give at least {SHORTEST} characters of an id."
         )
     return _tracked(found, store, asked)
+
+
+def beginning_with(found: Iterable[AnyInfo], run_id: str, where: str) -> AnyInfo | None:
+    """The run whose id, here or where it was imported from, begins so; None where none does. where: what holds the runs.
+
+    Raises StoreError where several do.
+    """
+    near = [run for run in found if run.run_id.startswith(run_id) or run.tags.get(IMPORTED_RUN, "").startswith(run_id)]
+    if len(near) > 1:
+        raise StoreError(
+            f"{len(near)} runs in {where} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}. "
+            "Give more of the id."
+        )
+    return near[0] if near else None
 
 
 def _tracked(run: "Run", store: Store, asked: float) -> TrackedRun:
@@ -178,118 +174,3 @@ def _tracked(run: "Run", store: Store, asked: float) -> TrackedRun:
         artifact_uri=run.info.artifact_uri,
         store=store,
     )
-
-
-CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
-NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
-VALIDATION_SCORES = "validation_scores.parquet"
-HASHED = (".json", ".safetensors", ".txt")
-
-
-@dataclass(frozen=True)
-class Reference:
-    """folder: of the model. run_id, run_name, run: of the run that made it, "" and None for a plain folder."""
-
-    folder: Path
-    run_id: str = ""
-    run_name: str = ""
-    run: "TrackedRun | None" = field(default=None, compare=False, repr=False)
-
-    def beside(self, name: str) -> Path:
-        """A file that its run made beside the model, or that lies in its folder or the one above.
-
-        Raises DataError where a folder has none, StoreError where the run has none.
-        """
-        if self.run is not None:
-            return self.run.artifact(name)
-        places = [self.folder / name, self.folder.parent / name]
-        found = next((place for place in places if place.is_file()), None)
-        if found is None:
-            raise DataError(
-                f"neither {places[0]} nor {places[1]} exists (a model that is named by its run needs neither)"
-            )
-        return found
-
-    def fingerprint(self) -> str:
-        """Of all files that make the model what it is; wherever it lies, and whichever run it came from."""
-        files = [
-            path
-            for path in self.folder.iterdir()
-            if path.suffix in HASHED and path.name not in ("policy.json", "log.json")
-        ]
-        return fingerprint(sorted([path.name, file_fingerprint(path)] for path in files))
-
-
-def find_model(name: str, record: str, uri: str | None = None) -> Reference:
-    """The folder of a saved model that holds the file `record`. uri: store of the run, None = the project's own.
-
-    Raises DataError where there is none of that name, StoreError where a run lacks the artifact.
-    """
-    folder = Path(name)
-    if folder.is_dir():
-        for candidate in (folder, folder / MODEL):
-            if (candidate / record).is_file():
-                return Reference(candidate)
-        raise DataError(f"{name} has no {record}: name the folder of a saved model")
-    run = find_run(name, uri)
-    model = run.artifact(MODEL)
-    if not (model / record).is_file():
-        raise DataError(f"{name}: the model of this run has no {record}, so it is a different kind of model")
-    return Reference(model, run.run_id, run.name, run)
-
-
-def find_artifact(name: str, artifact: str, uri: str | None = None) -> Path:
-    """A file that a run made, the run being named as a model is. Raises as `find_model` and `Reference.beside` do."""
-    folder = Path(name)
-    if folder.is_dir():
-        return Reference(folder).beside(artifact)
-    return find_run(name, uri).artifact(artifact)
-
-
-def find_run(name: str, uri: str | None = None) -> "TrackedRun":
-    """The run that a name means: its id or the beginning of it, or a cell, by its config_hash or as SWEEP/PRESET/LEVEL/SEED.
-
-    Raises DataError for a cell that no run finished, or that is several, StoreError for a run that is not there.
-    """
-    from rmlab.tracking.run_index import cell_runs, run_infos
-    from rmlab.tracking.store import Store
-
-    if name.startswith((".", "/")):
-        raise DataError(f"{name}: there is no such file or folder. {NAMES}")
-    store = Store.existing(uri)
-    if store is None:
-        raise DataError(f"{name}: there is no such file or folder, and no run has been tracked yet")
-    if re.fullmatch(CELL, name):
-        return get_run(store, _finished_cell(name, store))
-    if re.fullmatch(r"[0-9a-f]{16}", name):
-        if (info := cell_runs(store).finished.get(name)) is not None:
-            return get_run(store, info.run_id)
-        if not any(h.run_id.startswith(name) for h in run_infos(store)):
-            raise DataError(
-                f"{name}: {store.uri} has no finished run with this config_hash, and no run whose id begins so"
-            )
-    if "/" in name:
-        raise DataError(f"{name}: there is no such file or folder, and no cell or run of this name. {NAMES}")
-    return get_run(store, name)
-
-
-def _finished_cell(name: str, store: "Store") -> str:
-    """The id of the run that finished a cell last. Raises DataError where none did, or where several cells have the name."""
-    from rmlab.tracking.run_index import run_infos
-
-    sweep, preset, level, seed = name.split("/")
-    wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
-    infos = [h for h in run_infos(store) if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
-    main = [h for h in infos if len(h.name.split()) == 2] or infos  # a further arm is named in between
-    if not main:
-        raise DataError(
-            f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {store.uri}. "
-            "`rmlab runs list` shows the runs."
-        )
-    hashes = sorted({h.tags.get("config_hash", "") for h in main})
-    if len(hashes) > 1:
-        raise DataError(
-            f"{name}: {len(hashes)} different cells have this name in {store.uri}. "
-            f"Name one by its config_hash: {', '.join(hashes)}"
-        )
-    return max(main, key=lambda h: h.start_time).run_id

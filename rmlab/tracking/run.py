@@ -1,10 +1,9 @@
 """One tracked run, written so that it survives a crash and never counts as finished too early.
 
-Metrics are buffered and written in batches, every few seconds and at the end, after a crash too. The tag `status` says
+Its metrics are written in batches (`rmlab.tracking.metric_writer`), at the end and after a crash too. The tag `status` says
 `finished` only when every metric and artifact is in the store; readers go by that tag alone.
 """
 
-import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,8 @@ from rmlab.paths import portable
 from rmlab.stopping import Stopped, stop_behind, uncut
 from rmlab.tracking import leases
 from rmlab.tracking.config import LEVEL_NUMBER, TrackingConfig, level_number
+from rmlab.tracking.dead_runs import close_stale
+from rmlab.tracking.metric_writer import MetricWriter
 from rmlab.tracking.parameters import LONGEST_PARAM
 from rmlab.tracking.run_index import runs_of
 from rmlab.tracking.store import Store
@@ -44,13 +45,11 @@ from rmlab.tracking.tags import (
     set_tags,
     texts,
 )
-from rmlab.tracking.views import HEADLINE, headline, rounded
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-BATCH, PARAMS_AT_ONCE = 1000, 100  # what MLflow takes
-FLUSH_SECONDS = 5.0
+PARAMS_AT_ONCE = 100  # what MLflow takes
 
 
 @dataclass
@@ -65,14 +64,13 @@ class RunLogger:
     store: Store
     run_id: str
     experiment_id: str
-    history: list[tuple[str, float, int, int]] = field(default_factory=list)
-    """Every metric logged so far: (name, value, step, milliseconds). `replay` writes such rows again."""
-    _written: int = 0
-    _last_flush: float = field(default_factory=time.monotonic)
-    _checked: set[str] = field(default_factory=set)
+    series: MetricWriter = field(init=False)
     _keeper: leases.Keeper | None = None
     _signed: list[str] = field(default_factory=list)
     _finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.series = MetricWriter(self.store, self.run_id)
 
     @classmethod
     def start(
@@ -135,43 +133,15 @@ class RunLogger:
 
     def metrics(self, values: Mapping[str, float | None], step: int = 0) -> None:
         """Values of one step, written with the next batch, and what is headline of them. None (undefined) is left out."""
-        values = {**headline(values), **values}
-        new = values.keys() - self._checked
-        if new:
-            check_names(new)
-            self._checked |= new
-        now = int(time.time() * 1000)
-        self.history.extend((name, float(value), step, now) for name, value in values.items() if value is not None)
-        if time.monotonic() - self._last_flush > FLUSH_SECONDS:
-            self.flush()
+        self.series.add(values, step)
 
     def replay(self, history: Iterable[Iterable[Any]]) -> None:
-        """Takes over what a killed run had logged up to its checkpoint, so that this run's series are whole; of a run without its
-        headline metrics, these too."""
-        rows = [(str(name), float(value), int(step), int(when)) for name, value, step, when in history]
-        there = {name for name, *_ in rows}
-        check_names(there)
-        self.history.extend(
-            (HEADLINE[name], rounded(value), step, when)
-            for name, value, step, when in rows
-            if HEADLINE.get(name, name) not in there
-        )
-        self.history.extend(rows)
+        """Takes over what a killed run had logged up to its checkpoint, so that this run's series are whole."""
+        self.series.replay(history)
 
     def flush(self) -> None:
-        """Writes what is buffered, the headline first: the UI lists metrics as they were written.
-
-        Raises StoreError when the store stays busy; the buffer is kept then.
-        """
-        from mlflow.entities import Metric
-
-        self.history[self._written :] = sorted(self.history[self._written :], key=lambda row: "/" in row[0])
-        while self._written < len(self.history):
-            batch = self.history[self._written : self._written + BATCH]
-            rows = [Metric(name, value, when, step) for name, value, step, when in batch]
-            self.store.call(partial(self.store.client.log_batch, self.run_id, metrics=rows))
-            self._written += len(batch)
-        self._last_flush = time.monotonic()
+        """Writes the metrics that are buffered. Raises StoreError when the store stays busy; they are kept then."""
+        self.series.flush()
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Short plain values (None is left out), in the order given; a long one is refused: the whole configuration is an artifact."""
@@ -317,7 +287,7 @@ def start_single(
     Runs of the same tag `config_hash` whose process was killed are closed as failed first.
     """
     store = Store.open(tracking.uri)
-    leases.close_stale(store, runs_of(store, tags[CONFIG_HASH]))
+    close_stale(store, runs_of(store, tags[CONFIG_HASH]))
     return RunLogger.start(
         store, tracking.experiment or experiment, tracking.name or name, kind=kind, tags=tags, params=params
     )

@@ -205,8 +205,8 @@ def _complete(store: Store, run: "Run") -> bool:
     for name in run.data.metrics:
         if HEADLINE.get(name) in lacking:
             for row in store.call(partial(store.client.get_metric_history, run.info.run_id, name)):
-                logger.history.append((HEADLINE[name], rounded(row.value), row.step, row.timestamp))
+                logger.series.history.append((HEADLINE[name], rounded(row.value), row.step, row.timestamp))
     if LEVEL_NUMBER not in run.data.metrics:
         logger.place(run.data.tags)
     logger.flush()
-    return bool(logger.history)
+    return bool(logger.series.history)

@@ -12,7 +12,7 @@ from rmlab.errors import DataError, MissingModel, StoreError
 from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.paths import CONF
 from rmlab.tracking.config import TrackingConfig
-from rmlab.tracking.query import find_model
+from rmlab.tracking.references import find_model
 from rmlab.tracking.weights import MODEL
 from rmlab.training.config import OptimizerConfig
 

@@ -15,6 +15,7 @@ loaded       a verifier in somebody's own program: `rmlab.load_verifier`
 objective    what is learned: an answer, a number, or a preference; smoothing, difficulty
 out_of_fold  one verifier per fold of repositories; their scores as one table
 per_turn     the score after every turn
+precision    the arithmetic of its scores: where float16 takes the place of bfloat16
 prompt       the one renderer: trajectory to text; which turns a prompt shows; a check that no prompt holds its outcome
 scoring      scores by batches of tokens
 tracked      the tracked run that trains a verifier, opened; how long one took before

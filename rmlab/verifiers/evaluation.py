@@ -28,7 +28,7 @@ from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.config import EvaluationConfig
 from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded, cut_counts, cut_words, unfit_counts
-from rmlab.verifiers.scoring import Autocast
+from rmlab.verifiers.precision import Autocast
 from rmlab.verifiers.verifier import SCORED_IN, Verifier, save_verifier
 from rmlab.wording import counted, estimate, number
 

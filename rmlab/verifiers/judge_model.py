@@ -31,8 +31,9 @@ from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded, Ids
 from rmlab.verifiers.judge_prompt import ATTEMPT, QUESTION, ForeignTokenizer, JudgePrompt
+from rmlab.verifiers.precision import arithmetic
 from rmlab.verifiers.prompt import NO, YES
-from rmlab.verifiers.scoring import arithmetic, score_table, sharing_pays
+from rmlab.verifiers.scoring import score_table, sharing_pays
 
 CLASSIFIER = "ForSequenceClassification"
 LOGITS_AT_ONCE = 512  # prompts whose logits are held at once

@@ -50,7 +50,7 @@ class ForeignTokenizer(Tokenizer):
         backend = self.hf.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        return [list(e.ids) for e in backend.encode_batch(list(texts), add_special_tokens=self.with_specials)]
+        return [e.ids for e in backend.encode_batch_fast(list(texts), add_special_tokens=self.with_specials)]
 
 
 @dataclass(frozen=True)

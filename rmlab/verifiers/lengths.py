@@ -31,9 +31,7 @@ def measure_lengths(path: Path, tokenizer_name: str = "starter", budgets: Sequen
     tokenizer, name = _tokenizer(tokenizer_name)
 
     def count(text: str) -> int:
-        return len(
-            tokenizer.hf.backend_tokenizer.encode(escape(text, tokenizer.reserved), add_special_tokens=False).ids
-        )
+        return len(tokenizer.encode([escape(text, tokenizer.reserved)])[0]) - len(tokenizer.front)
 
     groups: dict[str, list[int]] = defaultdict(list)
     fits: dict[int, Counter[str]] = {budget: Counter() for budget in budgets}

@@ -14,7 +14,7 @@ from threading import Lock
 import torch
 
 from rmlab.errors import DataError, UsageError
-from rmlab.tracking.query import find_model
+from rmlab.tracking.references import find_model
 from rmlab.training.device import resolve_device
 from rmlab.training.pretrained import HUB
 from rmlab.trajectories.ingest.in_memory import Attempt, records

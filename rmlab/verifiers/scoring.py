@@ -8,12 +8,12 @@ to rounding, since long prompts that are alone in their batch and calls with man
 On a GPU a dense verifier that was trained in bfloat16 scores in float16, which has the same peak rate there and rounds eight times as
 finely: the scores of one such verifier were off those in float32 by 0.0005 in the mean, in bfloat16 by 0.015
 (experiments/benchmarks/README.md). Numbers that are beyond float16's range, 65,504, make no score; such prompts are scored again in
-bfloat16.
+bfloat16. A verifier whose matrices float16 would make zero to a part that matters scores in bfloat16 (`rmlab.verifiers.precision`).
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +25,7 @@ from torch.nn.functional import linear
 from rmlab.models.attention import HALF
 from rmlab.models.cpu_layers import cpu_layers
 from rmlab.models.heads import ScalarModel, language_model, last_logits, last_scalar, pad_right
-from rmlab.models.moe import Routing, has_experts
+from rmlab.models.moe import Routing
 from rmlab.models.prefix_decoder import can_fuse, can_share, prefix_last_hidden
 from rmlab.models.prefixes import prefix_batches
 from rmlab.progress import progress
@@ -36,8 +36,8 @@ from rmlab.training.sharding import is_sharded, ranks_of, within
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
+from rmlab.verifiers.precision import Autocast, scored_in
 
-Autocast = Callable[[], AbstractContextManager[Any]]
 Prompt = Sequence[int] | NDArray[np.int32]
 """Token ids."""
 BATCH_TOKENS = {"cpu": 16384, "cuda": 65536}
@@ -65,7 +65,7 @@ def score_ids(
 
     batch_tokens: that a batch reads, padding included; a longer prompt makes a batch of its own. autocast: a context for lower
     arithmetic, such as `Accelerator.autocast`. dtype: of matrix products and attention; None = autocast's, or float16 in place of its
-    bfloat16 (`half_precision`). A model that is sharded has autocast's in any case. shared: what prompts have in common at their start is
+    bfloat16 (`scored_in`). A model that is sharded has autocast's in any case. shared: what prompts have in common at their start is
     read once, without padding; None = where it pays: on a CPU, and on a GPU in half precision. fused: element-wise work of that is
     compiled; None = from FUSED_FROM tokens on.
     """
@@ -228,31 +228,6 @@ def _margins_behind(model: Any, hidden_BH: torch.Tensor, answer: AnswerTokens) -
 def sharing_pays(model: Any, dtype: torch.dtype) -> bool:
     """Whether a causal language model is one whose prompts share their starts, on a device and in an arithmetic where that is faster."""
     return (model.device.type == "cpu" or dtype in HALF) and can_share(model)
-
-
-def scored_in(model: Any, autocast: Autocast) -> torch.dtype:
-    """The arithmetic of `score_ids` where none is asked for: autocast's, but for what `half_precision` says of bfloat16."""
-    with autocast():
-        dtype = arithmetic(model)
-    if dtype is torch.bfloat16 and not is_sharded(model):
-        return half_precision(language_model(model), next(model.parameters()).device)
-    return dtype
-
-
-def half_precision(model: Any, device: Any) -> torch.dtype:
-    """That a language model scores in on a device where it was trained in bfloat16: float16 on a GPU, where both have the same
-    peak rate, unless it has experts, whose grouped products are in bfloat16."""
-    finer = torch.device(device).type == "cuda" and not has_experts(model)
-    return torch.float16 if finer else torch.bfloat16
-
-
-def arithmetic(model: Any) -> torch.dtype:
-    """That matrix products have here: autocast's, else that of the weights."""
-    weight = next(model.parameters())
-    if torch.is_autocast_enabled(weight.device.type):
-        return torch.get_autocast_dtype(weight.device.type)
-    dtype: torch.dtype = weight.dtype
-    return dtype
 
 
 def margins(

@@ -26,7 +26,7 @@ from rmlab.models.tokenizer import IM_END, Tokenizer, load_tokenizer
 from rmlab.scores.scores import Scores
 from rmlab.training.config import Dtype
 from rmlab.trajectories.record import Trajectory
-from rmlab.verifiers import prompt, scoring
+from rmlab.verifiers import precision, prompt, scoring
 from rmlab.verifiers.answer import AnswerTokens, prove_answers
 from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, PromptView
 from rmlab.verifiers.encoding import Encoded, encode, encode_prefixes
@@ -44,7 +44,7 @@ ALIKE = ({"render": 1, "score": 1},)
 class Verifier:
     """model: a transformers causal language model, or one with a scalar head, on its device, in evaluation mode when it scores.
 
-    dtype: arithmetic that it was trained in and scores in, but for what `scoring.half_precision` says. adapters: folder of those that
+    dtype: arithmetic that it was trained in and scores in, but for what `precision.half_precision` says. adapters: folder of those that
     were merged into its weights. whole: what is saved in its place where several GPUs train its model; rank 0 has it.
     """
 
@@ -65,7 +65,7 @@ class Verifier:
     @property
     def scored_in(self) -> str:
         """The arithmetic of its scores where its model is now: float32, bfloat16 or float16."""
-        return str(scoring.scored_in(self.model, self.autocast)).removeprefix("torch.")
+        return str(precision.scored_in(self.model, self.autocast)).removeprefix("torch.")
 
     def encode(self, trajectories: Sequence[Trajectory], show: bool = False) -> list[Encoded]:
         """Prompts as this verifier reads them."""
@@ -80,7 +80,7 @@ class Verifier:
         encoded: Sequence[Encoded],
         *,
         batch_tokens: int = 16384,
-        autocast: scoring.Autocast | None = None,
+        autocast: precision.Autocast | None = None,
         show: bool = False,
         title: str = "score",
     ) -> Scores:
@@ -93,7 +93,7 @@ class Verifier:
         encoded: Sequence[Encoded],
         *,
         batch_tokens: int = 16384,
-        autocast: scoring.Autocast | None = None,
+        autocast: precision.Autocast | None = None,
         show: bool = False,
         title: str = "score",
     ) -> NDArray[np.float64]:
@@ -210,7 +210,7 @@ def load_verifier(folder: Path, device: str = "cpu") -> Verifier:
 def _halve_matrices(model: Any, device: str) -> None:
     """Puts the layers' matrices into the half precision that the model scores in on that device, which would be done at every use: the
     same scores in half the memory. What is beyond its range stays as it is."""
-    half = scoring.half_precision(model, device)
+    half = precision.half_precision(model, device)
     for parameter in model.get_decoder().layers.parameters():
         if parameter.ndim > 1 and (halved := parameter.data.to(half)).isfinite().all():
             parameter.data = halved

@@ -13,7 +13,8 @@ from rmlab.fingerprint import file_fingerprint
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.demonstrations import ended_well
 from rmlab.policies.success import held_out_tasks
-from rmlab.tracking.query import find_model, runs
+from rmlab.tracking.query import runs
+from rmlab.tracking.references import find_model
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_trajectories
 

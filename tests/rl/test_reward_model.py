@@ -12,7 +12,7 @@ from rmlab.policies.language import LanguagePolicyConfig, stated
 from rmlab.rl.artifacts import PaidAttempt, episodes_page
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
 from rmlab.rl.reward_model import calibrator, combine, load_reward_model
-from rmlab.tracking.query import Reference
+from rmlab.tracking.references import Reference
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.trajectories.record import Message, Trajectory

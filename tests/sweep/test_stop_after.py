@@ -15,7 +15,7 @@ from rmlab.sweep.request import OnError, make_plan
 from rmlab.sweep.scheduler import run_cells
 from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.bundles.exporting import export_runs
-from rmlab.tracking.leases import LeaseMonitor
+from rmlab.tracking.dead_runs import LeaseMonitor
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store

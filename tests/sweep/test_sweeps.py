@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from rmlab.configuration import compose, load_program, with_values
+from rmlab.configuration import compose, load_program
+from rmlab.configured_values import with_values
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import SWEEPS
 from rmlab.sweep.plan import expand, refuse_owned_overrides

@@ -17,7 +17,7 @@ import pytest
 
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import EXIT_CODE
-from rmlab.tracking import leases
+from rmlab.tracking import dead_runs, leases
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.tracking.lease_runs import begun, seen
@@ -144,14 +144,14 @@ def test_the_cell_of_a_killed_process_goes_to_one_of_many(store: Store) -> None:
     with contending(*[",0,"] * 3) as others:
         answers = others.let_go()[0].split()  # who gets it ends at once, so others may find the cell done
     assert answers.count("got") == 1, answers
-    assert [run.run_id for run in leases.close_dead(store, runs(store), leases.LeaseMonitor())] == [run_id]
+    assert [run.run_id for run in dead_runs.close_dead(store, runs(store), dead_runs.LeaseMonitor())] == [run_id]
     assert sorted(run.status for run in runs(store)) == ["finished", "killed"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead", [3600, -3600])
 def test_a_clock_that_differs_or_steps_neither_ends_nor_hides_a_holder(store: Store, ahead: int) -> None:
-    monitor = leases.LeaseMonitor()
+    monitor = dead_runs.LeaseMonitor()
     with contending(f"host/boot/1,{ahead},") as holder:
         run_id, process = holder.got()
         for sign in ("", "+", "-", "-"):

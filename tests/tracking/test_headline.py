@@ -67,7 +67,7 @@ def test_a_run_says_its_headline_and_level_beside_the_exact_values(store: Store)
         "eval/rm_at_k": 0.63949,
     }
     assert get_run(store, run.run_id).series("rm_at_k") == [(1, 0.493), (16, 0.639)]
-    assert list(dict.fromkeys(name for name, *_ in run.history)) == list(found), (
+    assert list(dict.fromkeys(name for name, *_ in run.series.history)) == list(found), (
         "the UI lists metrics as they were written"
     )
 
@@ -75,7 +75,7 @@ def test_a_run_says_its_headline_and_level_beside_the_exact_values(store: Store)
 def old_run(store: Store, name: str, auc: float, **tags: str) -> str:
     """A run as the version before logged it: full names alone, the level as a tag."""
     with RunLogger.start(store, "data_scale", name, kind="verifier") as run:
-        run.history += [
+        run.series.history += [
             ("eval/rm_at_k", 0.25, 1, 1),
             ("eval/rm_at_k", 0.31249, 8, 2),
             ("eval/auc_within_task", auc, 0, 3),
@@ -163,10 +163,10 @@ def test_a_killed_run_that_goes_on_logs_its_headline_once(store: Store) -> None:
     with RunLogger.start(store, "verifiers", "before", kind="verifier") as before:
         before.metric("rl/pass_at_1", 0.4321, 1)
     with RunLogger.start(store, "verifiers", "after", kind="verifier") as after:
-        after.replay(before.history)
+        after.replay(before.series.history)
         after.metric("rl/pass_at_1", 0.5, 2)
     assert get_run(store, after.run_id).series("pass_at_1") == [(1, 0.432), (2, 0.5)]
-    assert len([name for name, *_ in after.history if name == "pass_at_1"]) == 2
+    assert len([name for name, *_ in after.series.history if name == "pass_at_1"]) == 2
 
 
 def test_a_single_run_has_no_level(store: Store) -> None:

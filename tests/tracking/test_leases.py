@@ -12,7 +12,7 @@ import pytest
 
 from rmlab.errors import RmlabError, StoreError, StoreOutOfReach, UsageError
 from rmlab.stopping import Stopped
-from rmlab.tracking import leases
+from rmlab.tracking import dead_runs, leases
 from rmlab.tracking import tags as origin
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
@@ -46,7 +46,7 @@ def test_who_is_at_work_is_said_only_while_somebody_is(store: Store) -> None:
     assert left._keeper is not None
     left._keeper.stop()
     leases._set_tag(store, left.run_id, "lease", f"999999@1.00 {origin.machine()}")
-    leases.close_dead(store, runs_of(store, "abc"), leases.LeaseMonitor())
+    dead_runs.close_dead(store, runs_of(store, "abc"), dead_runs.LeaseMonitor())
     with RunLogger.start(store, "shared", "no cell", kind="toy"):
         assert "process" in runs(store)[0].tags
     ended = runs(store)
@@ -61,7 +61,7 @@ def test_a_holder_on_another_machine_is_dead_when_its_beat_stands_still(
     run = begun(store)
     length = leases.lease_seconds()
     monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
-    monitor = leases.LeaseMonitor()
+    monitor = dead_runs.LeaseMonitor()
     assert leases.alive(seen(store)) is None
     assert not monitor.is_dead(seen(store, after=10 * length)), "seen for the first time"
     for beat in range(1, 4):
@@ -72,9 +72,9 @@ def test_a_holder_on_another_machine_is_dead_when_its_beat_stands_still(
         begun(store)
     assert run._keeper is not None
     run._keeper.stop()
-    assert leases.close_dead(store, [seen(store, after=0.9 * length)], monitor) == []
-    monkeypatch.setattr(leases, "runs_of", lambda *_: [seen(store, after=1.1 * length)])
-    [closed] = leases.close_dead(store, [seen(store, after=1.1 * length)], monitor)
+    assert dead_runs.close_dead(store, [seen(store, after=0.9 * length)], monitor) == []
+    monkeypatch.setattr(dead_runs, "runs_of", lambda *_: [seen(store, after=1.1 * length)])
+    [closed] = dead_runs.close_dead(store, [seen(store, after=1.1 * length)], monitor)
     monkeypatch.undo()
     monkeypatch.setenv("RMLAB_RUNS", str(store.artifacts.parent) if store.artifacts else "")
     assert closed.run_id == run.run_id
@@ -88,17 +88,17 @@ def test_a_watcher_that_stands_still_makes_nobody_dead(store: Store, monkeypatch
     run = begun(store)
     length = leases.lease_seconds()
     monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
-    monitor = leases.LeaseMonitor()
+    monitor = dead_runs.LeaseMonitor()
     known = seen(store)
     assert not monitor.is_dead(known)
     with monkeypatch.context() as later:
         much_later = time.monotonic() + 10 * length
-        later.setattr(leases.time, "monotonic", lambda: much_later)
+        later.setattr(dead_runs.time, "monotonic", lambda: much_later)
         assert not monitor.is_dead(known), "read before it stood still"
     old = seen(store, after=2 * length)
     leases._set_tag(store, run.run_id, "beat", "17")
     assert monitor.is_dead(old)
-    assert leases.close_dead(store, [old], monitor) == [], "it beat in between"
+    assert dead_runs.close_dead(store, [old], monitor) == [], "it beat in between"
     assert runs_of(store, "abc")[0].status == "running"
     run.finish()
 
@@ -114,7 +114,7 @@ def test_how_long_a_beat_may_stand_is_the_holders_to_say(store: Store, monkeypat
     run = begun(store)
     monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
     monkeypatch.setenv("RMLAB_LEASE_SECONDS", "1")
-    monitor = leases.LeaseMonitor()
+    monitor = dead_runs.LeaseMonitor()
     assert not monitor.is_dead(seen(store))
     assert not monitor.is_dead(seen(store, after=100.0)), "its holder said a day"
     assert monitor.is_dead(seen(store, after=100_000.0))
@@ -236,7 +236,7 @@ def test_what_finished_while_it_was_looked_at_is_not_closed_as_killed(store: Sto
         type(head)(**{**head.__dict__, "tags": {**head.tags, "lease": f"999999@1.00 {origin.machine()}"}})
         for head in found
     ]
-    assert leases.close_dead(store, dead, leases.LeaseMonitor()) == []
+    assert dead_runs.close_dead(store, dead, dead_runs.LeaseMonitor()) == []
     assert runs_of(store, "abc")[0].status == "finished"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.errors import DataError, StoreError
-from rmlab.tracking.query import find_artifact, find_model, find_run
+from rmlab.tracking.references import find_artifact, find_model, find_run
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rmlab.errors import StoreError
-from rmlab.tracking import run as run_module
-from rmlab.tracking.leases import close_stale
+from rmlab.tracking import metric_writer
+from rmlab.tracking.dead_runs import close_stale
 from rmlab.tracking.query import get_run, runs
 from rmlab.tracking.reuse import log_reuse
 from rmlab.tracking.run import RunLogger
@@ -159,7 +159,7 @@ def test_a_long_parameter_is_refused(store: Store) -> None:
 
 
 def test_metrics_are_written_while_the_run_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(metric_writer, "FLUSH_SECONDS", 0.0)
     with RunLogger.start(store, "data_scale", "r", kind="verifier") as run:
         run.metrics({"train/loss": 1.0}, 0)
         run.metrics({"train/loss": 0.5}, 1)
@@ -170,7 +170,7 @@ def test_metrics_are_written_while_the_run_goes_on(store: Store, monkeypatch: py
 def test_a_resumed_run_has_the_whole_series(store: Store) -> None:
     with RunLogger.start(store, "data_scale", "before", kind="verifier") as before:
         before.metrics({"train/loss": 1.0}, 0)
-        history = json.loads(json.dumps(before.history))
+        history = json.loads(json.dumps(before.series.history))
     with RunLogger.start(store, "data_scale", "after", kind="verifier") as after:
         after.replay(history)
         after.metrics({"train/loss": 0.5}, 1)

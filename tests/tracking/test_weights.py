@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from rmlab.errors import MissingArtifact
-from rmlab.tracking.query import find_artifact, without_weights
+from rmlab.tracking.query import without_weights
+from rmlab.tracking.references import find_artifact
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store

@@ -19,7 +19,8 @@ from rmlab.models.tokenizer import load_tokenizer
 from rmlab.rl.config import RewardConfig
 from rmlab.rl.reward_model import load_reward_model
 from rmlab.scores.table import read_score_table
-from rmlab.tracking.query import TrackedRun, find_model, get_run
+from rmlab.tracking.query import TrackedRun, get_run
+from rmlab.tracking.references import find_model
 from rmlab.tracking.store import Store
 from rmlab.training.config import Dtype
 from rmlab.training.pretrained import find_pretrained, pretrained_folder

@@ -21,7 +21,7 @@ from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
 from rmlab.training.config import Dtype
 from rmlab.training.loop import Trained
-from rmlab.verifiers import scoring
+from rmlab.verifiers import precision, scoring
 from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import cut_counts
@@ -110,11 +110,11 @@ def test_scores_on_a_gpu_in_bfloat16_are_near_those_in_float32(verifier: Verifie
 
 
 def test_a_gpu_scores_in_float16_what_was_trained_in_bfloat16_but_no_experts(verifier: Verifier) -> None:
-    assert scoring.half_precision(verifier.model, "cuda:1") is torch.float16
-    assert scoring.half_precision(verifier.model, "cpu") is torch.bfloat16
+    assert precision.half_precision(verifier.model, "cuda:1") is torch.float16
+    assert precision.half_precision(verifier.model, "cpu") is torch.bfloat16
     for name in ("num_experts", "num_local_experts", "n_routed_experts"):
         experts = SimpleNamespace(config=SimpleNamespace(**{name: 2}))
-        assert scoring.half_precision(experts, "cuda") is torch.bfloat16
+        assert precision.half_precision(experts, "cuda") is torch.bfloat16
 
 
 def test_a_verifier_scores_in_the_half_precision_of_its_device(
@@ -129,7 +129,7 @@ def test_a_verifier_scores_in_the_half_precision_of_its_device(
     )
     trained = replace(verifier, dtype=Dtype.bfloat16)
     assert np.array_equal(trained.score(encoded).score, brain), "a CPU has no finer one"
-    monkeypatch.setattr(scoring, "half_precision", lambda model, device: torch.float16)
+    monkeypatch.setattr(precision, "half_precision", lambda model, device: torch.float16)
     assert np.array_equal(trained.score(encoded).score, half)
     assert np.array_equal(verifier.score(encoded).score, exact)
 
@@ -185,6 +185,56 @@ def test_matrices_are_halved_for_the_device_unless_they_are_beyond_the_range(ver
     assert layer.mlp.up_proj.weight.dtype is torch.float32
     assert {layer.mlp.gate_proj.weight.dtype, layer.self_attn.q_proj.weight.dtype} == {torch.float16}
     assert {layer.input_layernorm.weight.dtype, model.lm_head.weight.dtype} == {torch.float32}
+
+
+def test_what_is_too_small_for_float16_keeps_bfloat16_and_is_said_once(
+    verifier: Verifier, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one layer what reads the feed-forward block's inner numbers is a ten-millionth, and these are as much larger."""
+    small = copy.deepcopy(verifier.model)
+    block = small.model.layers[1].mlp
+    with torch.no_grad():
+        block.up_proj.weight *= 2.0**24
+        block.down_proj.weight *= 2.0**-24
+    assert precision.half_precision(small, "cpu") is torch.bfloat16
+    assert capsys.readouterr().err == "", "a CPU has no finer one to lose"
+    for _ in range(2):
+        assert precision.half_precision(small, "cuda") is torch.bfloat16
+    assert precision.half_precision(verifier.model, "cuda") is torch.float16
+    said = capsys.readouterr().err
+    assert said.count("this verifier is scored in bfloat16, which rounds more.") == 1
+    assert "layers.1.mlp.down_proj.weight" in said
+    _halve_matrices(small, "cuda")
+    assert {block.down_proj.weight.dtype, small.model.layers[0].mlp.up_proj.weight.dtype} == {torch.bfloat16}
+    assert precision.half_precision(small, "cuda") is torch.bfloat16, "as it was loaded, so it scores"
+
+
+def test_the_error_of_float16_is_worked_out_where_it_matters() -> None:
+    rng = torch.Generator().manual_seed(0)
+    found = {}
+    for power in range(-150, 8):
+        weight = torch.randn(40, 30, generator=rng, dtype=torch.float64).exp().mul(2.0**power).float()
+        exact = weight.double()
+        error = float(((exact - weight.half().double()).norm() / exact.norm()).nan_to_num(0.0))
+        found[power] = precision.float16_error(weight)
+        assert found[power] == pytest.approx(error if error > precision.BFLOAT16_ERROR else 0.0), power
+        assert precision.float16_error(weight.half()) == 0, "nothing is lost any more"
+    assert found[-60] == 1
+    assert found[-15] == 0
+    sparse = torch.zeros(300, 300)  # small numbers beside large ones are no loss
+    sparse[:, 1:], sparse[:, 0] = 1e-9, 1.0
+    assert precision.float16_error(sparse) == 0
+    assert precision.float16_error(torch.zeros(3, 3)) == 0
+    assert precision.float16_error(torch.full((2, 2), 1e38)) == 0, "too large is another matter"
+
+
+@pytest.mark.parametrize("spread", range(9))
+def test_no_matrix_of_the_sure_size_is_changed_by_more_than_bfloat16_would(spread: int) -> None:
+    """Whether its numbers are all as large, or by far most of them too small for float16."""
+    weight = torch.randn(500, 100, generator=torch.Generator().manual_seed(spread), dtype=torch.float64)
+    weight = (spread * weight).exp()
+    weight *= precision.SURE / weight.square().mean().sqrt()
+    assert float((weight - weight.half().double()).norm() / weight.norm()) < precision.BFLOAT16_ERROR
 
 
 def test_score_is_the_softmax_of_the_two_answers(verifier: Verifier) -> None:

@@ -14,7 +14,8 @@ from analysis.presentation.style import csv_text
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import exclusive, write_text
 from rmlab.paths import runs_folder
-from rmlab.tracking.query import find_model, get_run
+from rmlab.tracking.query import get_run
+from rmlab.tracking.references import find_model
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import ERROR, FAILED, FINISHED, IMPORTED_RUN, REPLACED

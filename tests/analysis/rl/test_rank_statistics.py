@@ -47,6 +47,14 @@ def test_a_resample_by_weights_is_the_resample() -> None:
         assert rank_correlations(x, y, weight_N[None].astype(float), start)[0] == pytest.approx(expected)
 
 
+def test_strata_are_drawn_independently_of_one_another() -> None:
+    """Strata of one size, which a common seed would draw alike: how often a row is drawn says nothing of a row of another stratum."""
+    weight_RN = unit_weights(None, np.repeat(["a", "b", "c"], 6), 18, 2000)[1:]
+    rho_NN = np.corrcoef(weight_RN, rowvar=False)
+    across_NN = np.arange(18)[:, None] // 6 != np.arange(18) // 6
+    assert np.abs(rho_NN[across_NN]).max() < 0.1, "4.5 standard errors"
+
+
 def test_all_permutations_of_small_blocks() -> None:
     """Two blocks of three in one start, each rising: of 36 orders one is as high, so the two-sided p is 2/36."""
     x, y = [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]

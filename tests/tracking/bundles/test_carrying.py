@@ -15,7 +15,8 @@ from rmlab.errors import StoreError, UsageError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
-from rmlab.tracking.query import find_artifact, get_run, runs
+from rmlab.tracking.query import get_run, runs
+from rmlab.tracking.references import find_artifact
 from rmlab.tracking.reuse import log_reuse
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs, run_infos

@@ -1,0 +1,166 @@
+"""Which saved model or run is meant? A tracked run, a finished cell of a sweep, or a folder: the same names in every command.
+
+d0c2...           the id of a run (32 hex digits), or its beginning from 6 digits on
+5e6f7a8b9c0d1e2f  a cell by its config_hash (16 hex digits): whichever run finished it
+data_scale/demo/4000/s0   a cell by sweep, preset, level and seed
+runs/policies/x   a folder
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rmlab.errors import DataError, StoreError
+from rmlab.fingerprint import file_fingerprint, fingerprint
+from rmlab.tracking.query import SHORTEST, AnyInfo, TrackedRun, beginning_with, get_run
+from rmlab.tracking.run_index import cell_runs, finished_run, run_infos
+from rmlab.tracking.store import Store
+from rmlab.tracking.tags import CONFIG_HASH
+from rmlab.tracking.weights import MODEL
+
+CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
+CONFIG = r"[0-9a-f]{16}"
+NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
+VALIDATION_SCORES = "validation_scores.parquet"
+HASHED = (".json", ".safetensors", ".txt")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """folder: of the model. run_id, run_name, run: of the run that made it, "" and None for a plain folder."""
+
+    folder: Path
+    run_id: str = ""
+    run_name: str = ""
+    run: TrackedRun | None = field(default=None, compare=False, repr=False)
+
+    def beside(self, name: str) -> Path:
+        """A file that its run made beside the model, or that lies in its folder or the one above.
+
+        Raises DataError where a folder has none, StoreError where the run has none.
+        """
+        if self.run is not None:
+            return self.run.artifact(name)
+        places = [self.folder / name, self.folder.parent / name]
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            raise DataError(
+                f"neither {places[0]} nor {places[1]} exists (a model that is named by its run needs neither)"
+            )
+        return found
+
+    def fingerprint(self) -> str:
+        """Of all files that make the model what it is; wherever it lies, and whichever run it came from."""
+        files = [
+            path
+            for path in self.folder.iterdir()
+            if path.suffix in HASHED and path.name not in ("policy.json", "log.json")
+        ]
+        return fingerprint(sorted([path.name, file_fingerprint(path)] for path in files))
+
+
+def find_model(name: str, record: str, uri: str | None = None) -> Reference:
+    """The folder of a saved model that holds the file `record`. uri: store of the run, None = the project's own.
+
+    Raises DataError where there is none of that name, StoreError where a run lacks the artifact.
+    """
+    folder = Path(name)
+    if folder.is_dir():
+        for candidate in (folder, folder / MODEL):
+            if (candidate / record).is_file():
+                return Reference(candidate)
+        raise DataError(f"{name} has no {record}: name the folder of a saved model")
+    run = find_run(name, uri)
+    model = run.artifact(MODEL)
+    if not (model / record).is_file():
+        raise DataError(f"{name}: the model of this run has no {record}, so it is a different kind of model")
+    return Reference(model, run.run_id, run.name, run)
+
+
+def find_artifact(name: str, artifact: str, uri: str | None = None) -> Path:
+    """A file that a run made, the run being named as a model is. Raises as `find_model` and `Reference.beside` do."""
+    folder = Path(name)
+    if folder.is_dir():
+        return Reference(folder).beside(artifact)
+    return find_run(name, uri).artifact(artifact)
+
+
+def find_run(name: str, uri: str | None = None) -> TrackedRun:
+    """The run that a name means: its id or the beginning of it, or a cell, by its config_hash or as SWEEP/PRESET/LEVEL/SEED.
+
+    Raises DataError for a cell that no run finished, or that is several, StoreError for a run that is not there.
+    """
+    _refuse_path(name)
+    store = Store.existing(uri)
+    if store is None:
+        raise DataError(f"{name}: there is no such file or folder, and no run has been tracked yet")
+    if re.fullmatch(CELL, name):
+        return get_run(store, _finished_cell(name, run_infos(store), store.uri).run_id)
+    if re.fullmatch(CONFIG, name):
+        if (info := cell_runs(store).finished.get(name)) is not None:
+            return get_run(store, info.run_id)
+        if not any(h.run_id.startswith(name) for h in run_infos(store)):
+            raise _no_such_hash(name, store.uri)
+    _refuse_slash(name)
+    return get_run(store, name)
+
+
+def run_among(name: str, found: Sequence[AnyInfo], where: str) -> AnyInfo:
+    """The run that a name means among those of a bundle, say: as `find_run` in a store. where: what holds them.
+
+    Raises as `find_run` does.
+    """
+    _refuse_path(name)
+    if re.fullmatch(CELL, name):
+        return _finished_cell(name, found, where)
+    if re.fullmatch(CONFIG, name):
+        of_cell = {info.run_id: info for info in found if info.tags.get(CONFIG_HASH) == name}
+        if (finished := finished_run(of_cell.values())) is not None:
+            return of_cell[finished.run_id]
+    _refuse_slash(name)
+    if re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}", name.lower()):
+        if (run := beginning_with(found, name.lower(), where)) is not None:
+            return run
+        if re.fullmatch(CONFIG, name):
+            raise _no_such_hash(name, where)
+    raise StoreError(
+        f"there is no run {name!r} in {where}. `rmlab runs list --store BUNDLE` shows the runs of a bundle; "
+        f"give at least {SHORTEST} characters of an id."
+    )
+
+
+def _refuse_path(name: str) -> None:
+    """Raises DataError for what can only be a path: nothing lies there, or it would not be looked up."""
+    if name.startswith((".", "/")):
+        raise DataError(f"{name}: there is no such file or folder. {NAMES}")
+
+
+def _refuse_slash(name: str) -> None:
+    """Raises DataError for what is neither a cell nor an id."""
+    if "/" in name:
+        raise DataError(f"{name}: there is no such file or folder, and no cell or run of this name. {NAMES}")
+
+
+def _no_such_hash(name: str, where: str) -> DataError:
+    return DataError(f"{name}: {where} has no finished run with this config_hash, and no run whose id begins so")
+
+
+def _finished_cell(name: str, found: Iterable[AnyInfo], where: str) -> AnyInfo:
+    """The run that finished a cell last. Raises DataError where none did, or where several cells have the name."""
+    sweep, preset, level, seed = name.split("/")
+    wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
+    infos = [h for h in found if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
+    main = [h for h in infos if len(h.name.split()) == 2] or infos  # a further arm is named in between
+    if not main:
+        raise DataError(
+            f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {where}. "
+            "`rmlab runs list` shows the runs."
+        )
+    hashes = sorted({h.tags.get("config_hash", "") for h in main})
+    if len(hashes) > 1:
+        raise DataError(
+            f"{name}: {len(hashes)} different cells have this name in {where}. "
+            f"Name one by its config_hash: {', '.join(hashes)}"
+        )
+    return max(main, key=lambda h: h.start_time)

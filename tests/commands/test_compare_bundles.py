@@ -1,0 +1,101 @@
+"""`rmlab compare A B --from BUNDLE`: runs of a bundle are found and compared as those of a store."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rmlab.commands.compare import compare
+from rmlab.errors import DataError, StoreError, UsageError
+from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
+from rmlab.tracking.bundles.exporting import export_runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+
+HASH = {"1": "0123456789abcdef", "2": "fedcba9876543210"}
+SCORES = {"1": (0.9, 0.1, 0.4, 0.6), "2": (0.7, 0.1, 0.8, 0.6)}
+
+
+def run_of(level: str, folder: Path, *, scored: bool = True) -> str:
+    """A finished cell at a level; its id."""
+    rows = zip("aabb", "1234", SCORES[level], "1010", strict=True)
+    table = folder / f"level_{level}.csv"
+    table.write_text("\n".join(["task_id,trajectory_id,score,resolved", *(",".join(map(str, row)) for row in rows)]))
+    write_score_table(folder / "scores.parquet", read_score_table(table))
+    tags = {"sweep": "data_scale", "preset": "demo", "level": level, "config_hash": HASH[level], "dataset": "d0"}
+    store, name = Store.open(), f"data_scale={level} s0"
+    with RunLogger.start(store, "data_scale", name, kind="verifier", tags=tags) as run:
+        if scored:
+            run.artifact(folder / "scores.parquet")
+        run.text("config.yaml", yaml.safe_dump({"data": {"scale": int(level), "path": "nowhere.parquet"}}))
+    return run.run_id
+
+
+@pytest.fixture
+def runs_of_levels(runs_folder: Path, tmp_path: Path) -> tuple[str, str]:
+    """The ids of two runs."""
+    return run_of("1", tmp_path), run_of("2", tmp_path)
+
+
+@pytest.fixture
+def bundle(runs_of_levels: tuple[str, str], runs_folder: Path, tmp_path: Path) -> Path:
+    """Both runs in a bundle, on a machine that has no store."""
+    path = tmp_path / "bundles" / "both.zip"
+    path.parent.mkdir()
+    export_runs(Store.open(), path, show=False)
+    export_runs(Store.open(), path.with_name("first.zip"), runs_of_levels[:1], show=False)
+    (runs_folder / "mlflow.db").rename(tmp_path / "elsewhere.db")
+    return path
+
+
+def test_runs_of_a_bundle_are_compared_as_in_their_store(
+    runs_of_levels: tuple[str, str], bundle: Path, runs_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = runs_of_levels
+    found = compare(a, b, source=str(bundle))
+    assert not (runs_folder / "mlflow.db").exists(), "nothing is imported"
+    said = capsys.readouterr().out
+    assert f"A = data_scale=1 s0 (run {a})\nB = data_scale=2 s0 (run {b})\n" in said
+    assert found["differ_in"] == {"data.scale": [1, 2]}
+    assert found["metrics"]["auc_pooled"]["difference"] == pytest.approx(0.75 - 1)
+    assert found["metrics"]["brier"]["difference"] == pytest.approx((0.74 - 0.5) / 4)
+    for names in ((a[:8], b[:8]), HASH.values(), ("data_scale/demo/1/s0", "data_scale/demo/2/s0")):
+        assert compare(*names, source=str(bundle), as_json=True) == found
+    assert compare(a, b, source=str(bundle.parent), as_json=True) == found, "a run that lies in two bundles is one"
+    (bundle.parent.parent / "elsewhere.db").rename(runs_folder / "mlflow.db")
+    assert compare(a, b, as_json=True) == found
+
+
+def test_a_run_of_a_bundle_beside_a_table_or_a_rule(
+    runs_of_levels: tuple[str, str], bundle: Path, tmp_path: Path
+) -> None:
+    a, b = runs_of_levels
+    found = compare(a, b, source=str(bundle), as_json=True)
+    beside = compare(a, str(tmp_path / "level_2.csv"), source=str(bundle), as_json=True)
+    assert beside["metrics"] == found["metrics"]
+    assert compare(a, "oracle", source=str(bundle))["metrics"]["auc_pooled"]["b"] == 1
+    with pytest.raises(DataError, match=r"nowhere\.parquet is not here.*Name them with --trajectories"):
+        compare(a, "last_value", source=str(bundle))
+
+
+def test_what_a_bundle_lacks_is_said(bundle: Path, tmp_path: Path) -> None:
+    for name, words in (
+        ("0a0a0a0a", r"there is no run '0a0a0a0a' in .*both\.zip\. `rmlab runs list --store BUNDLE` shows the runs"),
+        ("1:4", r"there is no run '1:4' in .*Levels of a sweep are compared with --sweep NAME\."),
+        ("data_scale/demo/3/s0", r"no finished run of sweep data_scale, preset demo at level 3 and seed s0 in .*both"),
+        ("f" * 16, r"both\.zip has no finished run with this config_hash, and no run whose id begins so"),
+        ("nowhere/t.csv", "there is no such file or folder, and no cell or run of this name"),
+    ):
+        with pytest.raises((DataError, StoreError), match=words):
+            compare(HASH["1"], name, source=str(bundle))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="no bundle lies below"):
+        compare(*HASH.values(), source=str(tmp_path / "empty"))
+
+
+def test_a_run_whose_scores_the_bundle_lacks_is_named(runs_folder: Path, tmp_path: Path) -> None:
+    a, b = run_of("1", tmp_path), run_of("2", tmp_path, scored=False)
+    export_runs(Store.open(), tmp_path / "runs.zip", show=False)
+    with pytest.raises(DataError, match=rf"data_scale=2 s0 \({b}\) has no artifact 'scores\.parquet' in .*runs\.zip"):
+        compare(a, b, source=str(tmp_path / "runs.zip"))
