@@ -62,7 +62,8 @@ class Answer:
     of AUC less that of ECE, by block. given: coefficients of AUC and of ECE beside each other, by block. regret: by metric, of
     `execution_free`. causal: by name of the comparison. repeated: correlation between two RL seeds, and the verifiers that have both;
     mean_of_seeds: the primary correlation with the mean of both for these. voluntary: correlation of AUC within task with the outcome in
-    that block, and its verifiers."""
+    that block, and its verifiers. with_auc: by metric, its correlation with AUC within task over the verifiers of `execution_free` that
+    have an outcome (None: undefined, or of fewer than four)."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -73,6 +74,7 @@ class Answer:
     repeated: tuple[float | None, int]
     mean_of_seeds: Relation | None
     voluntary: tuple[float | None, int]
+    with_auc: Mapping[str, float | None]
     faults: Sequence[str]
     sentences: Sequence[str] = field(default_factory=list)
 
@@ -104,6 +106,13 @@ class Answer:
             {"block": "execution_free", "metric": name, "kind": "regret", **_ends(one)}
             for name, one in self.regret.items()
         ]
+        for name, rho in self.with_auc.items():
+            rows.append({"block": "execution_free", "metric": name, "kind": "with_auc", "value": rho})
+        rho, pairs = self.repeated
+        rows.append({"block": "execution_free", "kind": "two_seeds", "value": rho, "n": pairs})
+        if (mean := self.mean_of_seeds) is not None:
+            ends = {"value": mean.rho, "low": mean.low, "high": mean.high}
+            rows.append({"block": "execution_free", "metric": PRIMARY, "kind": "mean_of_seeds", **ends})
         for name, effect in self.causal.items():
             ends = {"value": effect.difference, "low": effect.low, "high": effect.high}
             said = {"p": effect.p, "p_alike": effect.p_alike, "least_shown": effect.least_shown, "words": effect.words}
@@ -143,6 +152,11 @@ def answer(study: Study) -> Answer:
             [run.outcome for run in study.of("voluntary")],
             [run.start for run in study.of("voluntary")],
         ),
+        {
+            name: _correlation(column(free, PRIMARY), column(free, name), [run.start for run in free])[0]
+            for name in METRICS
+            if name != PRIMARY
+        },
         faults(rows, "have an outcome"),
     )
     return Answer(**{**vars(found), "sentences": _sentences(study, found)})
@@ -218,7 +232,7 @@ def _correlation(x_N: Sequence[float], y_N: Sequence[float], starts: Sequence[st
     """Spearman's coefficient within starts, None where it is undefined or of fewer than four; and of how many it is."""
     if len(x_N) < 4:
         return None, len(x_N)
-    rho = float(rank_correlations(x_N, y_N, unit_weights(None, starts, len(x_N), 0), starts)[0])
+    rho = float(rank_correlations(x_N, y_N, unit_weights(None, starts, len(x_N), replicates=0), starts)[0])
     return (None if np.isnan(rho) else rho), len(x_N)
 
 

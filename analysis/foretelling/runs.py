@@ -41,6 +41,11 @@ class PaidRun:
         """pass@1 of sampled attempts after the last step, on all held-out tasks but those of two bugs."""
         return float(self.policy.outcome["held_out"]["all"]["sampled"]["after"])
 
+    @property
+    def before(self) -> float:
+        """The same before the first step."""
+        return float(self.policy.outcome["held_out"]["all"]["sampled"]["before"])
+
     @cached_property
     def rates(self) -> dict[str, float]:
         """The same task by task."""
@@ -175,6 +180,28 @@ def verifier_refusal(run: PolicyRun, cell: Mapping[str, str], plan: Plan) -> str
 def changes_scores(cell: Mapping[str, str]) -> bool:
     """Whether a cell pays other scores than its verifier gives, of which the verifier's own table tells what they are worth."""
     return "reward.transform." in cell["overrides"] and "reward.transform.difficulty" not in cell["overrides"]
+
+
+def beside(runs: Sequence[PaidRun], paid_by_execution: Sequence[PaidRun]) -> dict[str, float]:
+    """pass@1 that the outcomes of runs stand beside: before RL, and after RL that execution alone pays, where it began as one of them
+    did. Means over starts, each of which is a mean over runs."""
+    starts = {run.start for run in runs}
+    own = [run for run in paid_by_execution if run.start in starts]
+    return {
+        name: float(np.mean([np.mean(values) for values in by_start.values()]))
+        for name, by_start in (
+            ("before RL", _by_start(runs, [run.before for run in runs])),
+            ("execution alone pays", _by_start(own, [run.outcome for run in own])),
+        )
+        if by_start
+    }
+
+
+def _by_start(runs: Sequence[PaidRun], values: Sequence[float]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for run, value in zip(runs, values, strict=True):
+        found.setdefault(run.start, []).append(value)
+    return found
 
 
 def column(runs: Sequence[PaidRun], name: str) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from analysis.foretelling.answer import ANY, FEWEST, METRICS, Answer, answer
 from analysis.foretelling.causal import MARGIN, moved, unpaired
 from analysis.foretelling.equivalence import Equivalence
-from analysis.foretelling.runs import NO_RUN, PaidRun, Study, read_study
+from analysis.foretelling.runs import NO_RUN, PaidRun, Study, beside, read_study
 from analysis.presentation import style
 from analysis.presentation.captions import Caption, write_captions
 from analysis.registry import Needs, figure
@@ -31,6 +31,8 @@ LOOKS = {
     "overconfident": ("s", "1:1, overconfident"),
 }
 """A mark and a name for each column, so that it is read in grey too; starts are filled and hollow."""
+BESIDE: dict[str, Any] = {"before RL": ":", "execution alone pays": "--"}
+"""Lines at the pass@1 that outcomes stand beside."""
 BLOCKS = {"execution_free": (style.RESOLVED, "D", "verifier alone"), "hybrid": (style.UNRESOLVED, "P", "hybrid")}
 
 
@@ -84,7 +86,7 @@ def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
 
 
 def _legend() -> list[Any]:
-    """Marks of columns, of starts, and of what pays."""
+    """Marks of columns, of starts, and of what pays; lines."""
     from matplotlib.lines import Line2D
 
     def entry(label: str, mark: str, colour: str, face: str) -> Any:
@@ -94,13 +96,18 @@ def _legend() -> list[Any]:
     starts = [
         entry(f"start {name}", "o", style.RESOLVED, face) for name, face in (("a", style.RESOLVED), ("b", "white"))
     ]
-    return [*columns, *starts, *(entry(name, mark, colour, "white") for colour, mark, name in BLOCKS.values())]
+    lines = [Line2D([], [], linestyle=line, linewidth=0.8, color="black", label=name) for name, line in BESIDE.items()]
+    return [*columns, *starts, *(entry(name, mark, colour, "white") for colour, mark, name in BLOCKS.values()), *lines]
 
 
 def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
     """The outcome of `execution_free` over a metric."""
-    rows = []
-    for run in study.of("execution_free"):
+    rows, runs = list[dict[str, Any]](), study.of("execution_free")
+    if runs:
+        for name, level in beside(runs, study.of("execution")).items():
+            axis.axhline(level, linestyle=BESIDE[name], linewidth=0.8, color="black")
+            rows.append({"panel": metric, "name": name, "y": level})
+    for run in runs:
         x, filled = run.verifier[metric], run.cell["start"] == "a"
         if x is None:
             continue
@@ -168,8 +175,8 @@ def markdown(study: Study, found: Answer) -> str:
         "",
         *found.sentences,
         "",
-        "| metric | ρ, alone | p | p (Holm) | ρ, hybrid | p (Holm) | points lost by choosing by it |",
-        "|---" * 7 + "|",
+        "| metric | ρ, alone | p | p (Holm) | ρ, hybrid | p (Holm) | points lost by choosing by it | ρ with AUC within task |",
+        "|---" * 8 + "|",
     ]
     for name, metric in METRICS.items():
         alone, hybrid = (found.relations[block].get(name) for block in ("execution_free", "hybrid"))
@@ -183,9 +190,10 @@ def markdown(study: Study, found: Answer) -> str:
             _rho(hybrid),
             holm[1],
             _points_lost(lost),
+            number(found.with_auc.get(name), 2),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += [f"| *{ANY}* |  |  |  |  |  | {_points_lost(found.regret.get(ANY))} |", ""]
+    lines += [f"| *{ANY}* |  |  |  |  |  | {_points_lost(found.regret.get(ANY))} |  |", ""]
     if found.causal:
         lines += [
             "| change of the reward | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | said |",
@@ -245,8 +253,8 @@ def _points_changed(one: Equivalence) -> str:
 
 
 def _of_design(verifiers: int) -> str:
-    """What is wrong with the design, or that too few verifiers have an outcome to say so."""
-    return "The design is not met" if verifiers >= FEWEST else "The design cannot be judged by these runs yet"
+    """What stands before the faults of the design; too few verifiers may have an outcome to judge it."""
+    return "Not as planned" if verifiers >= FEWEST else "The design cannot be judged by these runs yet"
 
 
 def caption(study: Study, found: Answer) -> Caption:
@@ -257,9 +265,10 @@ def caption(study: Study, found: Answer) -> Caption:
         f"Top: pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that one "
         f"of {counted(len(free), 'separately trained verifier')} alone pays, over that verifier's metric on a frozen pool of attempts; "
         "marks: resolved to unresolved attempts in training, and logits multiplied before they are paid (overconfident); hollow: the other "
-        "warm start. Bottom left: Spearman's ρ within starts, 95 % bootstrap intervals over trainings; filled is the primary test. Bottom "
-        "right: how pass@1 changes with a change of one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; "
-        "the band is the margin of equivalence (unnormalised: advantages not divided by the group's standard deviation).",
+        "warm start; lines: pass@1 before RL, and after RL that execution alone pays, means over starts. Bottom left: Spearman's ρ within "
+        "starts, 95 % bootstrap intervals over trainings; filled is the primary test. Bottom right: how pass@1 changes with a change of "
+        "one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; the band is the margin of equivalence "
+        "(unnormalised: advantages not divided by the group's standard deviation).",
         f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "
         f"{len(study.left_out)} cells or runs left out, named in {NAME}.md."
         + (f" {_of_design(len(free))}: {' '.join(found.faults)}" if found.faults else ""),

@@ -58,7 +58,7 @@ def _bundles(source: str | None) -> list[Path]:
     """The bundles that a source names; none where it is a store. Raises UsageError for a folder without bundles."""
     if not source or not Path(source).exists():
         return []
-    from analysis.tracked import bundles_of
+    from analysis.sweep.tracked import bundles_of
 
     path = Path(source)
     found = bundles_of(path)

@@ -65,6 +65,7 @@ def accumulate(
         total += value.detach()
         whole = value if added is None else value + added(part)
         device.backward(whole if ranks == 1 else whole * ranks)
+        del value, whole  # what they were computed from may hold memory that the next micro-batch wants
     return total
 
 

@@ -1,9 +1,30 @@
 """Graphs of rows: what replaces them takes the place of their memory."""
 
 import gc
+import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+
+def test_nothing_of_a_micro_batch_is_left_when_the_next_one_begins() -> None:
+    """Its loss would keep the graphs alive that it came from, and their memory."""
+    import torch
+
+    from rmlab.training.optimizer import accumulate
+
+    weight, before = torch.nn.Parameter(torch.ones(2)), list[weakref.ref[torch.Tensor]]()
+
+    def loss(part: float) -> torch.Tensor:
+        assert all(value() is None for value in before)
+        made = (weight * part).sum()
+        before.append(weakref.ref(made))
+        return made
+
+    device = SimpleNamespace(device="cpu", backward=lambda made: made.backward())
+    assert float(accumulate([1.0, 2.0, 3.0], loss, device, lambda part: weight.sum(), ranks=2)) == 12.0
+    assert len(before) == 3
 
 
 @pytest.mark.gpu
@@ -30,9 +51,9 @@ def test_graphs_that_are_replaced_give_their_memory_back() -> None:
             for beginning, branches in (few_keys, many_keys, more_keys):
                 tree = np.full(beginning, 3, np.int32), [np.full(100, 4, np.int32)] * branches
                 ids_1T, row, _ = pack_branches([tree], 0, 1)
-                before, captured = graphs.keys, graphs._rows
+                before, first = graphs.keys, graphs._rows is None
                 graphs(ids_1T, row).float().sum().backward()
-                assert (before != graphs.keys) == (captured is not None), "each row after the first needs larger graphs"
+                assert (before == graphs.keys) == first, "each row after the first needs larger graphs"
                 torch.cuda.empty_cache()
                 held.append(torch.cuda.memory_reserved())
     finally:

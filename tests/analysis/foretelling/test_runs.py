@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from analysis.foretelling import plan
 from analysis.foretelling.answer import answer
 from analysis.foretelling.plan import settings
-from analysis.foretelling.runs import by_end, read_study
+from analysis.foretelling.runs import beside, by_end, read_study
 from analysis.publication import foretelling
 from analysis.rl.policies import PolicyRun, policy_runs
 from rmlab.tracking.run_index import RunInfo
@@ -188,3 +189,22 @@ def test_the_plan_is_parsed_once_for_all_runs(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(plan, "settings", counted)
     read_study(runs, replace(PLAN))
     assert len(parsed) <= len(ALL_CELLS) + len(runs)
+
+
+def test_outcomes_stand_beside_the_start_and_what_execution_alone_does(tmp_path: Path) -> None:
+    """Each start counts once, however many of its runs there are; a start that no verifier of the block paid does not count."""
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free execution")
+    study = read_study(runs, PLAN)
+    free, paid = study.of("execution_free"), study.of("execution")
+    found = beside(free[:7], paid)
+    by_start = {start: [run.outcome for run in paid if run.start == start] for start in {run.start for run in free}}
+    assert len(by_start) == 2
+    assert found == {
+        "before RL": pytest.approx(0.2),
+        "execution alone pays": pytest.approx(np.mean([np.mean(own) for own in by_start.values()])),
+    }
+    of_a = [run for run in free if run.cell["start"] == "a"]
+    assert beside(of_a, paid)["execution alone pays"] == pytest.approx(
+        np.mean([run.outcome for run in paid if run.cell["start"] == "a"])
+    )
+    assert list(beside(free, [])) == ["before RL"]
