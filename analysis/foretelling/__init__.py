@@ -4,6 +4,7 @@ answer       what its plan allows to say
 causal       its causal experiments
 design       the check of its verifiers
 equivalence  two conditions paired by seed and task: different, alike within a margin, or neither
+estimates    correlations with the outcome, what a choice by a metric costs, corrected p-values
 plan         its plan, and in what a run's configuration departs from it
 runs         its runs beside its plan
 """

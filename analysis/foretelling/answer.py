@@ -8,52 +8,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from analysis.foretelling.causal import causal
-from analysis.foretelling.design import CORRELATION, correlation, faults, known
+from analysis.foretelling.design import CORRELATION, correlation, faults
 from analysis.foretelling.equivalence import Equivalence
-from analysis.foretelling.runs import PaidRun, Study, column
-from analysis.rl.rank_statistics import (
-    Interval,
-    Relation,
-    losses,
-    rank_correlations,
-    rank_regression,
-    regret,
-    relation,
-    sets_of,
-    stronger,
-    unit_weights,
+from analysis.foretelling.estimates import (
+    ANY,
+    FACTORIAL,
+    FEWEST,
+    METRICS,
+    PRIMARY,
+    RIVAL,
+    corrected,
+    correlation_of,
+    regrets,
+    relations_of,
+    rivals,
+    with_both,
+    with_second_seeds,
 )
-from rmlab.metrics.sweep_levels import LEVEL, LevelTest, holm
+from analysis.foretelling.runs import Study, column
+from analysis.rl.rank_statistics import Interval, Relation
+from rmlab.metrics.sweep_levels import LEVEL
 from rmlab.wording import counted, estimate
 
-FEWEST = 16
-"""Verifiers with an outcome; the plan has the power with so many."""
-PRIMARY, RIVAL = "auc_within_task", "ece_width_10"
-ANY = "any verifier"
-FACTORIAL = ("execution_free", "hybrid")
-
-
-@dataclass(frozen=True)
-class Metric:
-    """name: as axes and tables write it. sign: 1 where a larger value is meant to be better."""
-
-    name: str
-    sign: int
-
-
-METRICS = {
-    PRIMARY: Metric("AUC within task", 1),
-    RIVAL: Metric("ECE", -1),
-    "ece_less_floor": Metric("ECE less floor", -1),
-    "rm_at_most": Metric("RM@k", 1),
-    "auc_pooled": Metric("AUC pooled", 1),
-    "brier": Metric("Brier", -1),
-    "advantage_cosine": Metric("advantage cosine", 1),
-    "advantage_cosine_all": Metric("advantage cosine, all", 1),
+PAYS = {
+    "execution_free": "a verifier alone pays",
+    "execution": "execution alone pays",
+    "hybrid": "a verifier and execution pay",
 }
+"""What pays in a block, in words."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +46,8 @@ class Answer:
     `execution_free`. causal: by name of the comparison. repeated: correlation between two RL seeds, and the verifiers that have both;
     mean_of_seeds: the primary correlation with the mean of both for these. voluntary: correlation of AUC within task with the outcome in
     that block, and its verifiers. with_auc: by metric, its correlation with AUC within task over the verifiers of `execution_free` that
-    have an outcome (None: undefined, or of fewer than four)."""
+    have an outcome (None: undefined, or of fewer than four). ends: by block, how many policies end shown below their start, shown above
+    it, and how many there are."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -75,6 +59,7 @@ class Answer:
     mean_of_seeds: Relation | None
     voluntary: tuple[float | None, int]
     with_auc: Mapping[str, float | None]
+    ends: Mapping[str, tuple[int, int, int]]
     faults: Sequence[str]
     sentences: Sequence[str] = field(default_factory=list)
 
@@ -108,6 +93,9 @@ class Answer:
         ]
         for name, rho in self.with_auc.items():
             rows.append({"block": "execution_free", "metric": name, "kind": "with_auc", "value": rho})
+        for block, (below, above, n) in self.ends.items():
+            rows.append({"block": block, "kind": "ends_below", "value": below, "n": n})
+            rows.append({"block": block, "kind": "ends_above", "value": above, "n": n})
         rho, pairs = self.repeated
         rows.append({"block": "execution_free", "kind": "two_seeds", "value": rho, "n": pairs})
         if (mean := self.mean_of_seeds) is not None:
@@ -133,113 +121,44 @@ def answer(study: Study) -> Answer:
     relations, over, given = dict[str, dict[str, Relation]](), dict[str, Interval](), dict[str, list[Interval]]()
     for block in FACTORIAL:
         runs = study.of(block)
-        relations[block] = _relations(runs) if len(runs) >= FEWEST else {}
-        if relations[block] and len(both := _with_both(runs)) >= FEWEST:
-            over[block], given[block] = _rivals(both)
+        relations[block] = relations_of(runs) if len(runs) >= FEWEST else {}
+        if relations[block] and len(both := with_both(runs)) >= FEWEST:
+            over[block], given[block] = rivals(both)
     free = study.of("execution_free")
-    lost = _regrets(free) if len(free) >= FEWEST else {}
+    lost = regrets(free) if len(free) >= FEWEST else {}
     rows = [run.verifier for run in free]
     found = Answer(
         relations,
-        _holm(relations),
+        corrected(relations),
         over,
         given,
         lost,
         causal(study),
-        *_with_second_seeds(study),
-        _correlation(
+        *with_second_seeds(study),
+        correlation_of(
             [run.verifier[PRIMARY] for run in study.of("voluntary")],
             [run.outcome for run in study.of("voluntary")],
             [run.start for run in study.of("voluntary")],
         ),
         {
-            name: _correlation(column(free, PRIMARY), column(free, name), [run.start for run in free])[0]
+            name: correlation_of(column(free, PRIMARY), column(free, name), [run.start for run in free])[0]
             for name in METRICS
             if name != PRIMARY
+        },
+        {
+            block: (sum(run.moved < 0 for run in runs), sum(run.moved > 0 for run in runs), len(runs))
+            for block in ("execution_free", "execution", "hybrid")
+            if (runs := study.of(block))
         },
         faults(rows, "have an outcome"),
     )
     return Answer(**{**vars(found), "sentences": _sentences(study, found)})
 
 
-def _arrays(runs: Sequence[PaidRun]) -> tuple[Any, list[str], list[str], list[str]]:
-    """Outcomes, units, strata and blocks."""
-    starts = [run.start for run in runs]
-    blocks = [f"{run.start} {run.cell['column']}" for run in runs]
-    return np.array([run.outcome for run in runs]), [run.cell["verifier"] for run in runs], starts, blocks
-
-
-def _relations(runs: Sequence[PaidRun]) -> dict[str, Relation]:
-    outcome_N, units, starts, blocks = _arrays(runs)
-    found = {}
-    for name in METRICS:
-        value_N = column(runs, name)
-        there = np.flatnonzero(~np.isnan(value_N))
-        if len(there) < FEWEST:
-            continue
-        unit_N, start_N, block_N = ([side[i] for i in there] for side in (units, starts, blocks))
-        found[name] = relation(name, value_N[there], outcome_N[there], unit_N, start_N, block_N)
-    return found
-
-
-def _with_both(runs: Sequence[PaidRun]) -> list[PaidRun]:
-    """Those whose verifier has an AUC within task and an ECE."""
-    return [run for run in runs if known([run.verifier])]
-
-
-def _rivals(runs: Sequence[PaidRun]) -> tuple[Interval, list[Interval]]:
-    outcome_N, units, starts, _ = _arrays(runs)
-    weight_RN = unit_weights(units, starts, len(runs))
-    auc_N, ece_N = (column(runs, name) for name in (PRIMARY, RIVAL))
-    return stronger(auc_N, ece_N, outcome_N, weight_RN, starts), rank_regression([auc_N, ece_N], outcome_N, starts)
-
-
-def _regrets(runs: Sequence[PaidRun]) -> dict[str, Interval]:
-    """Points lost by each metric's choice among four; a metric that is undefined for a verifier never chooses it."""
-    outcome_N, _, starts, _ = _arrays(runs)
-    sets = sets_of(starts)
-    liked = {name: np.nan_to_num(metric.sign * column(runs, name), nan=-np.inf) for name, metric in METRICS.items()}
-    liked[ANY] = np.zeros(len(runs))
-    return {name: regret(losses(value_N, outcome_N, sets), sets, len(runs)) for name, value_N in liked.items()}
-
-
-def _holm(relations: Mapping[str, Mapping[str, Relation]]) -> dict[tuple[str, str], float | None]:
-    """Corrected p of all but the primary test."""
-    tests = [
-        LevelTest(block, name, one.n, one.rho, p=one.p, by_seed=(one.rho,))
-        for block, of_metric in relations.items()
-        for name, one in of_metric.items()
-        if (block, name) != ("execution_free", PRIMARY) and one.rho is not None
-    ]
-    return {(test.level, test.metric): test.p_holm for test in holm(tests)}
-
-
-def _with_second_seeds(study: Study) -> tuple[tuple[float | None, int], Relation | None]:
-    """Correlation of the outcomes of the verifiers that paid with two RL seeds; the primary one with the mean of both for these."""
-    free = study.of("execution_free")
-    second = {run.cell["verifier"]: run.outcome for run in study.of("second_seed")}
-    both = [run for run in free if run.cell["verifier"] in second]
-    again = [second[run.cell["verifier"]] for run in both]
-    agreement = _correlation([run.outcome for run in both], again, [run.start for run in both])
-    if len(free) < FEWEST or not both:
-        return agreement, None
-    outcome_N, units, starts, blocks = _arrays(free)
-    mean_N = [(one + second.get(run.cell["verifier"], one)) / 2 for one, run in zip(outcome_N, free, strict=True)]
-    return agreement, relation(PRIMARY, column(free, PRIMARY), mean_N, units, starts, blocks)
-
-
-def _correlation(x_N: Sequence[float], y_N: Sequence[float], starts: Sequence[str]) -> tuple[float | None, int]:
-    """Spearman's coefficient within starts, None where it is undefined or of fewer than four; and of how many it is."""
-    if len(x_N) < 4:
-        return None, len(x_N)
-    rho = float(rank_correlations(x_N, y_N, unit_weights(None, starts, len(x_N), replicates=0), starts)[0])
-    return (None if np.isnan(rho) else rho), len(x_N)
-
-
 def _sentences(study: Study, found: Answer) -> list[str]:
     """What can and cannot be concluded, a question each."""
     said = []
-    for block, words in (("execution_free", "a verifier alone pays"), ("hybrid", "a verifier and execution pay")):
+    for block, words in ((block, PAYS[block]) for block in FACTORIAL):
         of_metric, there = found.relations[block], f"{len(study.of(block))} of {study.planned(block)}"
         if PRIMARY not in of_metric:
             said.append(
@@ -255,7 +174,7 @@ def _sentences(study: Study, found: Answer) -> list[str]:
         said.append(
             f"Where {words}, AUC within task {verb} pass@1 after RL: ρ = {rho}, p = {p or 1:.4f}, {there} verifiers."
         )
-        both = [run.verifier for run in _with_both(study.of(block))]
+        both = [run.verifier for run in with_both(study.of(block))]
         if block not in found.over:
             said.append(
                 f"Whether AUC rather than ECE does is not concluded where {words}: {counted(len(both), 'verifier')} have both, "
@@ -274,6 +193,10 @@ def _sentences(study: Study, found: Answer) -> list[str]:
         said.append(
             f"Choosing one of four verifiers costs {lost[PRIMARY]} points by AUC within task, {lost[RIVAL]} by ECE, {lost[ANY]} by none."
         )
+    said += [
+        f"Of {n} policies that {PAYS[block]}, {below} are shown to end below their start, {above} above it."
+        for block, (below, above, n) in found.ends.items()
+    ]
     agreement, pairs = found.repeated
     if agreement is not None:
         said.append(f"Two RL seeds of one verifier agree by ρ = {agreement:+.2f} over {counted(pairs, 'verifier')}.")

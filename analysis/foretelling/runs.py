@@ -46,6 +46,13 @@ class PaidRun:
         """The same before the first step."""
         return float(self.policy.outcome["held_out"]["all"]["sampled"]["before"])
 
+    @property
+    def moved(self) -> int:
+        """-1: after the last step pass@1 is shown lower than before the first (95 % interval, paired by task), 1: shown higher, else 0."""
+        change = self.policy.outcome["held_out"]["all"]["sampled"]
+        low, high = change["low"], change["high"]
+        return 0 if low is None or high is None else int(low > 0) - int(high < 0)
+
     @cached_property
     def rates(self) -> dict[str, float]:
         """The same task by task."""

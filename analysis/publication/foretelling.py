@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.foretelling.answer import ANY, FEWEST, METRICS, Answer, answer
+from analysis.foretelling.answer import Answer, answer
 from analysis.foretelling.causal import MARGIN, moved, unpaired
 from analysis.foretelling.equivalence import Equivalence
+from analysis.foretelling.estimates import ANY, FEWEST, METRICS
 from analysis.foretelling.runs import NO_RUN, PaidRun, Study, beside, read_study
 from analysis.presentation import style
 from analysis.presentation.captions import Caption, write_captions

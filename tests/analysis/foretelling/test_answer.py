@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.foretelling import answer as foretelling_answer
+from analysis.foretelling import answer as answering
+from analysis.foretelling import estimates
 from analysis.foretelling import runs as foretelling_runs
-from analysis.foretelling.answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
+from analysis.foretelling.answer import Answer, answer
 from analysis.foretelling.causal import causal, moved, unpaired
 from analysis.foretelling.design import faults
+from analysis.foretelling.estimates import ANY, METRICS, PRIMARY, RIVAL
 from analysis.foretelling.plan import Plan
 from analysis.foretelling.runs import Study, read_study
 from analysis.presentation.captions import Caption, latex, write_captions
@@ -62,7 +64,7 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     said = " ".join(found.sentences)
     assert "AUC within task foretells pass@1 after RL" in said
     assert "AUC rather than ECE orders the outcomes" in said
-    assert len({row["kind"] for row in found.rows()}) == 9
+    assert len({row["kind"] for row in found.rows()}) == 11
 
 
 def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_bundle_gives_the_same_bytes_twice(
     runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(foretelling_runs, "read_plan", lambda: PLAN)
-    monkeypatch.setattr(foretelling_answer, "relation", partial(relation, replicates=200, permutations=2000))
+    monkeypatch.setattr(estimates, "relation", partial(relation, replicates=200, permutations=2000))
     store = Store.open(None)
     for run in made_runs(tmp_path, 0.8, blocks="execution_free unnormalised"):
         with RunLogger.start(
@@ -217,12 +219,13 @@ def test_rates_of_the_whole_study_without_a_relation_and_with_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """200 studies without a relation and 40 with one: the primary test is at its level, and finds what the plan expects."""
-    monkeypatch.setattr(foretelling_answer, "METRICS", {name: METRICS[name] for name in (PRIMARY, RIVAL)})
-    for name, nothing in (("causal", {}), ("_regrets", {}), ("_sentences", [])):
-        monkeypatch.setattr(foretelling_answer, name, lambda *_, nothing=nothing: nothing)
+    for module in (estimates, answering):
+        monkeypatch.setattr(module, "METRICS", {name: METRICS[name] for name in (PRIMARY, RIVAL)})
+    for name, nothing in (("causal", {}), ("regrets", {}), ("_sentences", [])):
+        monkeypatch.setattr(answering, name, lambda *_, nothing=nothing: nothing)
     # As many as the shares below need, which only ask on which side of 0.05, or of 0, something lies.
-    monkeypatch.setattr(foretelling_answer, "relation", partial(relation, replicates=100, permutations=2000))
-    monkeypatch.setattr(foretelling_answer, "unit_weights", partial(unit_weights, replicates=500))
+    monkeypatch.setattr(estimates, "relation", partial(relation, replicates=100, permutations=2000))
+    monkeypatch.setattr(estimates, "unit_weights", partial(unit_weights, replicates=500))
     refusal, refused = foretelling_runs.refusal, dict[str, str]()
 
     def once(run: PolicyRun, cell: dict[str, str], plan: Plan) -> str:
