@@ -29,6 +29,8 @@ from tests.verifiers.examples import write_pool
 
 STUDIES = REPOSITORY / "experiments" / "studies"
 SHIPPED = sorted(path.parent.name for path in STUDIES.glob("*/runs.zip"))
+IN_PARTS = sorted(path.parent.name for path in STUDIES.glob("*/bundles"))
+"""Studies whose runs came in several bundles."""
 MADE_HERE = "made here"
 MOST_BYTES = 8_000_000
 
@@ -81,9 +83,10 @@ def number(text: str) -> float | None:
 def differing(page: Path, out: Path) -> tuple[list[str], list[str]]:
     """The tables of a page that its runs give, and of these the ones that the page has otherwise."""
     drawn: dict[str, list[Path]] = {}
-    for path in draw_figures(source=str(page / "runs.zip"), out=out):
-        drawn.setdefault(path.name, []).append(path)
     shown = {path.stem for path in page.rglob("*.png")} & set(registered())
+    whole = (page / "runs.zip").is_file()
+    for path in draw_figures(() if whole else sorted(shown), str(page / ("runs.zip" if whole else "bundles")), out):
+        drawn.setdefault(path.name, []).append(path)
     assert shown <= {Path(name).stem for name in drawn}, "each figure of the page is drawn"
     tables = [path for path in sorted(page.rglob("*.csv")) if path.name in drawn]
     wrong = [path for path in tables if not any(same_table(path, one) for one in drawn[path.name])]
@@ -106,15 +109,16 @@ def alike(one: Any, other: Any) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("page", [MADE_HERE, *SHIPPED], indirect=True)
+@pytest.mark.parametrize("page", [MADE_HERE, *SHIPPED, *IN_PARTS], indirect=True)
 def test_a_page_shows_what_its_runs_give(page: Path, tmp_path: Path) -> None:
     tables, wrong = differing(page, tmp_path / "drawn")
     assert tables, "a page with runs has a table of them"
     assert wrong == []
-    with open_bundle(page / "runs.zip") as bundle:
-        text = everything(bundle)
-    assert anonymous(text) == text, "no path of any machine"
-    assert not [name for name in ("host", "process", "lease", "mlflow.user") if f"'{name}'" in text]
+    for path in [*page.glob("runs.zip"), *page.glob("bundles/*.zip")]:
+        with open_bundle(path) as bundle:
+            text = everything(bundle)
+        assert anonymous(text) == text, "no path of any machine"
+        assert not [name for name in ("host", "process", "lease", "mlflow.user") if f"'{name}'" in text]
 
 
 @pytest.mark.parametrize("page", [MADE_HERE], indirect=True)
