@@ -20,6 +20,7 @@ from analysis.foretelling.estimates import (
     RIVAL,
     corrected,
     correlation_of,
+    exploratory,
     regrets,
     relations_of,
     rivals,
@@ -47,7 +48,7 @@ class Answer:
     mean_of_seeds: the primary correlation with the mean of both for these. voluntary: correlation of AUC within task with the outcome in
     that block, and its verifiers. with_auc: by metric, its correlation with AUC within task over the verifiers of `execution_free` that
     have an outcome (None: undefined, or of fewer than four). ends: by block, how many policies end shown below their start, shown above
-    it, and how many there are."""
+    it, and how many there are. exploratory: what the plan does not have, of `execution_free`, with its coefficient and count."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -60,8 +61,17 @@ class Answer:
     voluntary: tuple[float | None, int]
     with_auc: Mapping[str, float | None]
     ends: Mapping[str, tuple[int, int, int]]
+    exploratory: Mapping[str, tuple[float | None, int]]
     faults: Sequence[str]
     sentences: Sequence[str] = field(default_factory=list)
+
+    def shown(self, block: str, metric: str) -> bool:
+        """Whether a metric's correlation with the outcome is: the primary one by its p, all others after Holm's correction."""
+        p = self.p_holm.get((block, metric))
+        if (block, metric) == ("execution_free", PRIMARY):
+            one = self.relations[block].get(metric)
+            p = None if one is None else one.p
+        return p is not None and p <= LEVEL
 
     def rows(self) -> list[dict[str, Any]]:
         """Every number, a row each: what pages are checked against."""
@@ -96,6 +106,8 @@ class Answer:
         for block, (below, above, n) in self.ends.items():
             rows.append({"block": block, "kind": "ends_below", "value": below, "n": n})
             rows.append({"block": block, "kind": "ends_above", "value": above, "n": n})
+        for name, (rho, n) in self.exploratory.items():
+            rows.append({"block": "execution_free", "metric": name, "kind": "exploratory", "value": rho, "n": n})
         rho, pairs = self.repeated
         rows.append({"block": "execution_free", "kind": "two_seeds", "value": rho, "n": pairs})
         if (mean := self.mean_of_seeds) is not None:
@@ -150,6 +162,7 @@ def answer(study: Study) -> Answer:
             for block in ("execution_free", "execution", "hybrid")
             if (runs := study.of(block))
         },
+        exploratory(free) if len(free) >= FEWEST else {},
         faults(rows, "have an outcome"),
     )
     return Answer(**{**vars(found), "sentences": _sentences(study, found)})

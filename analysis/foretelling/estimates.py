@@ -30,6 +30,8 @@ FEWEST = 16
 PRIMARY, RIVAL = "auc_within_task", "ece_width_10"
 ANY = "any verifier"
 FACTORIAL = ("execution_free", "hybrid")
+GOOD = 0.70
+"""AUC within task below which policies lose nearly everything."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,38 @@ def regrets(runs: Sequence[PaidRun]) -> dict[str, Interval]:
     sets = sets_of(starts)
     liked = {name: np.nan_to_num(metric.sign * column(runs, name), nan=-np.inf) for name, metric in METRICS.items()}
     liked[ANY] = np.zeros(len(runs))
-    return {name: regret(losses(value_N, outcome_N, sets), sets, len(runs)) for name, value_N in liked.items()}
+    return {name: _cut(regret(losses(value_N, outcome_N, sets), sets, len(runs))) for name, value_N in liked.items()}
+
+
+def _cut(lost: Interval) -> Interval:
+    """No choice ends above the best of its set: an interval by t may reach below 0, where nothing is."""
+    return Interval(lost.value, max(lost.low, 0.0), lost.high)
+
+
+def exploratory(runs: Sequence[PaidRun]) -> dict[str, tuple[float | None, int]]:
+    """What the plan does not have, in words -> Spearman's coefficient within starts (None: undefined, or of fewer than four) and of how
+    many verifiers: whether the starts agree, whether more than collapse is ordered, and what the amount of training data tells."""
+    outcome_N, _, starts, _ = arrays(runs)
+    value_N = {name: column(runs, name) for name in (PRIMARY, RIVAL)}
+    value_N["amount"] = np.array([float(run.cell["amount"]) for run in runs])
+
+    def of(x: str, rows: Sequence[int], y_N: Any = outcome_N) -> tuple[float | None, int]:
+        return correlation_of(value_N[x][rows], y_N[rows], [starts[i] for i in rows])
+
+    everyone = list(range(len(runs)))
+    found = {}
+    for start in sorted({run.cell["start"] for run in runs}):
+        own = [i for i in everyone if runs[i].cell["start"] == start]
+        good = [i for i in own if value_N[PRIMARY][i] >= GOOD]
+        found[f"AUC within task and pass@1, start {start}"] = of(PRIMARY, own)
+        found[f"AUC within task and pass@1, start {start}, AUC {GOOD:.2f} or more"] = of(PRIMARY, good)
+    found["amount of training data and pass@1"] = of("amount", everyone)
+    found["amount of training data and AUC within task"] = of("amount", everyone, value_N[PRIMARY])
+    for name in dict.fromkeys(run.cell["column"] for run in runs):
+        found[f"ECE and pass@1, {name.replace('_', ' ')}"] = of(
+            RIVAL, [i for i in everyone if runs[i].cell["column"] == name]
+        )
+    return found
 
 
 def corrected(relations: Mapping[str, Mapping[str, Relation]]) -> dict[tuple[str, str], float | None]:

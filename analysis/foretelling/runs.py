@@ -189,26 +189,22 @@ def changes_scores(cell: Mapping[str, str]) -> bool:
     return "reward.transform." in cell["overrides"] and "reward.transform.difficulty" not in cell["overrides"]
 
 
-def beside(runs: Sequence[PaidRun], paid_by_execution: Sequence[PaidRun]) -> dict[str, float]:
+def beside(runs: Sequence[PaidRun], paid_by_execution: Sequence[PaidRun]) -> dict[str, dict[str, float]]:
     """pass@1 that the outcomes of runs stand beside: before RL, and after RL that execution alone pays, where it began as one of them
-    did. Means over starts, each of which is a mean over runs."""
+    did; of each start the mean over its runs."""
     starts = {run.start for run in runs}
     own = [run for run in paid_by_execution if run.start in starts]
     return {
-        name: float(np.mean([np.mean(values) for values in by_start.values()]))
-        for name, by_start in (
-            ("before RL", _by_start(runs, [run.before for run in runs])),
-            ("execution alone pays", _by_start(own, [run.outcome for run in own])),
-        )
-        if by_start
+        "before RL": _by_start(runs, [run.before for run in runs]),
+        "execution alone pays": _by_start(own, [run.outcome for run in own]),
     }
 
 
-def _by_start(runs: Sequence[PaidRun], values: Sequence[float]) -> dict[str, list[float]]:
+def _by_start(runs: Sequence[PaidRun], values: Sequence[float]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for run, value in zip(runs, values, strict=True):
         found.setdefault(run.start, []).append(value)
-    return found
+    return {start: float(np.mean(own)) for start, own in sorted(found.items())}
 
 
 def column(runs: Sequence[PaidRun], name: str) -> Any:

@@ -6,7 +6,7 @@ the margin. The table says the same in words, what is missing, and what was left
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     for rows, columns, width, height in ((2, 2, style.TWO_COLUMNS, 4.6), (4, 1, style.ONE_COLUMN, 8.6)):
         with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
             points = _panels(axes.flat, study, found)
-            drawn.legend(handles=_legend(), loc="outside lower center", ncols=2 * columns)
+            paid = [block for block, of_metric in found.relations.items() if of_metric]
+            drawn.legend(handles=_legend(paid), loc="outside lower center", ncols=2 * columns)
             if columns > 1:
                 paths += style.save(drawn, folder, NAME, points)
             else:
@@ -86,8 +87,8 @@ def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
     return [row for _, rows, _ in panels for row in rows]
 
 
-def _legend() -> list[Any]:
-    """Marks of columns, of starts, and of what pays; lines."""
+def _legend(blocks: Collection[str]) -> list[Any]:
+    """Marks of columns, of starts, and of what pays in blocks; lines."""
     from matplotlib.lines import Line2D
 
     def entry(label: str, mark: str, colour: str, face: str) -> Any:
@@ -98,16 +99,18 @@ def _legend() -> list[Any]:
         entry(f"start {name}", "o", style.RESOLVED, face) for name, face in (("a", style.RESOLVED), ("b", "white"))
     ]
     lines = [Line2D([], [], linestyle=line, linewidth=0.8, color="black", label=name) for name, line in BESIDE.items()]
-    return [*columns, *starts, *(entry(name, mark, colour, "white") for colour, mark, name in BLOCKS.values()), *lines]
+    shown = [entry(name, mark, colour, colour) for block, (colour, mark, name) in BLOCKS.items() if block in blocks]
+    return [*columns, *starts, *shown, *lines]
 
 
 def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
     """The outcome of `execution_free` over a metric."""
     rows, runs = list[dict[str, Any]](), study.of("execution_free")
     if runs:
-        for name, level in beside(runs, study.of("execution")).items():
-            axis.axhline(level, linestyle=BESIDE[name], linewidth=0.8, color="black")
-            rows.append({"panel": metric, "name": name, "y": level})
+        for name, by_start in beside(runs, study.of("execution")).items():
+            for start, level in by_start.items():
+                axis.axhline(level, linestyle=BESIDE[name], linewidth=0.7, color="black")
+                rows.append({"panel": metric, "name": name, "start": start.split(" ")[0], "y": level})
     for run in runs:
         x, filled = run.verifier[metric], run.cell["start"] == "a"
         if x is None:
@@ -142,7 +145,7 @@ def _metrics(axis: Any, found: Answer) -> list[dict[str, Any]]:
                 markersize=3.5,
                 elinewidth=0.8,
                 color=colour,
-                markerfacecolor=colour if name == "auc_within_task" else "white",
+                markerfacecolor=colour if found.shown(block, name) else "white",
             )
             rows.append({"panel": "rho", "block": block, "name": name, "x": one.rho, "low": one.low, "high": one.high})
     axis.axvline(0, color=style.REFERENCE, linewidth=0.6)
@@ -195,6 +198,10 @@ def markdown(study: Study, found: Answer) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     lines += [f"| *{ANY}* |  |  |  |  |  | {_points_lost(found.regret.get(ANY))} |  |", ""]
+    if found.exploratory:
+        lines += ["Exploratory, not in the plan:", "", "| within starts | ρ | verifiers |", "|---" * 3 + "|"]
+        lines += [f"| {name} | {number(rho, 2)} | {n} |" for name, (rho, n) in found.exploratory.items()]
+        lines.append("")
     if found.causal:
         lines += [
             "| change of the reward | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | said |",
@@ -266,8 +273,9 @@ def caption(study: Study, found: Answer) -> Caption:
         f"Top: pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that one "
         f"of {counted(len(free), 'separately trained verifier')} alone pays, over that verifier's metric on a frozen pool of attempts; "
         "marks: resolved to unresolved attempts in training, and logits multiplied before they are paid (overconfident); hollow: the other "
-        "warm start; lines: pass@1 before RL, and after RL that execution alone pays, means over starts. Bottom left: Spearman's ρ within "
-        "starts, 95 % bootstrap intervals over trainings; filled is the primary test. Bottom right: how pass@1 changes with a change of "
+        "warm start; lines, one a start: pass@1 before RL, and after RL that execution alone pays. Bottom left: Spearman's ρ within "
+        "starts, 95 % bootstrap intervals over trainings; filled: shown, AUC within task where a verifier alone pays by its p (the primary "
+        "test), all others after Holm's correction. Bottom right: how pass@1 changes with a change of "
         "one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; the band is the margin of equivalence "
         "(unnormalised: advantages not divided by the group's standard deviation).",
         f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "

@@ -86,7 +86,7 @@ def _panel(axis: Any, name: str, arms: dict[str, list[PolicyRun]], looks: dict[s
         colour, dash = looks[arm]
         lines = [{step: value for step, value, *_ in points(run, name) if not np.isnan(value)} for run in runs]
         for line in lines:
-            axis.plot(line.keys(), line.values(), color=colour, linewidth=0.4, alpha=0.25)
+            axis.plot(line.keys(), line.values(), color=colour, linestyle=dash, linewidth=0.4, alpha=0.25)
         steps = sorted({step for line in lines for step in line})
         own = [(unit(run), line) for run, line in zip(runs, lines, strict=True)]
         means = [_mean([(of, line[step]) for of, line in own if step in line]) for step in steps]
@@ -148,8 +148,8 @@ def caption(arms: dict[str, list[PolicyRun]]) -> Caption:
         "What becomes of policies by what pays them.",
         "pass@1 of sampled attempts at validation tasks; hacking gap: how much the mean score exceeds the true rate, less the same before "
         "training; share of training episodes that run the call. Thick: mean over trainings of verifiers (of the runs that one pays the "
-        "mean is taken first; what execution alone pays: over runs); band: its 95 % interval within starts (t), from two degrees "
-        "of freedom on; thin: single runs.",
+        "mean is taken first; what execution alone pays: over runs); band: its 95 % interval within starts (t), without "
+        "the part of tasks, from two degrees of freedom on; thin: single runs.",
         f"n = {', '.join(f'{arm}: {_count(runs)}' for arm, runs in arms.items())}; {counted(len(starts), 'start')}, RL "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}.",
     )

@@ -43,6 +43,15 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     assert ece.low < 0 < ece.high
     assert found.regret["auc_within_task"].value < found.regret["ece_width_10"].value
     assert found.regret["auc_within_task"].value < found.regret[ANY].value
+    assert found.regret["auc_within_task"].low >= 0
+    assert found.shown("execution_free", PRIMARY)
+    assert not found.shown("execution_free", RIVAL)
+    by_start = [found.exploratory[f"AUC within task and pass@1, start {start}"] for start in "ab"]
+    assert [n for _, n in by_start] == [12, 12]
+    assert np.mean([rho for rho, _ in by_start if rho is not None]) == pytest.approx(primary.rho, abs=0.1)
+    good = [found.exploratory[f"AUC within task and pass@1, start {start}, AUC 0.70 or more"][1] for start in "ab"]
+    assert sum(good) == sum(run.verifier[PRIMARY] >= 0.7 for run in study.of("execution_free"))
+    assert sum(n for name, (_, n) in found.exploratory.items() if name.startswith("ECE")) == 24
     assert found.causal["calibration: shifted_down"].words.startswith("differs")
     assert found.causal["calibration: shifted_down"].difference == pytest.approx(-0.06, abs=0.02)
     assert found.causal["calibration: flattened"].words == "alike"
@@ -64,7 +73,7 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     said = " ".join(found.sentences)
     assert "AUC within task foretells pass@1 after RL" in said
     assert "AUC rather than ECE orders the outcomes" in said
-    assert len({row["kind"] for row in found.rows()}) == 11
+    assert len({row["kind"] for row in found.rows()}) == 12
 
 
 def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
