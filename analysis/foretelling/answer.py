@@ -63,7 +63,7 @@ class Answer:
     `execution_free`. causal: by name of the comparison. repeated: correlation between two RL seeds, and the verifiers that have both;
     mean_of_seeds: the primary correlation with the mean of both for these. voluntary: correlation of AUC within task with the outcome in
     that block, and its verifiers. with_auc: by metric, its correlation with AUC within task over the verifiers of `execution_free` that
-    have an outcome (None: undefined, or of fewer than four)."""
+    have an outcome and both metrics (None: undefined, or of fewer than four), and their number."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -74,7 +74,7 @@ class Answer:
     repeated: tuple[float | None, int]
     mean_of_seeds: Relation | None
     voluntary: tuple[float | None, int]
-    with_auc: Mapping[str, float | None]
+    with_auc: Mapping[str, tuple[float | None, int]]
     faults: Sequence[str]
     sentences: Sequence[str] = field(default_factory=list)
 
@@ -106,8 +106,8 @@ class Answer:
             {"block": "execution_free", "metric": name, "kind": "regret", **_ends(one)}
             for name, one in self.regret.items()
         ]
-        for name, rho in self.with_auc.items():
-            rows.append({"block": "execution_free", "metric": name, "kind": "with_auc", "value": rho})
+        for name, (rho, verifiers) in self.with_auc.items():
+            rows.append({"block": "execution_free", "metric": name, "kind": "with_auc", "value": rho, "n": verifiers})
         rho, pairs = self.repeated
         rows.append({"block": "execution_free", "kind": "two_seeds", "value": rho, "n": pairs})
         if (mean := self.mean_of_seeds) is not None:
@@ -148,12 +148,12 @@ def answer(study: Study) -> Answer:
         causal(study),
         *_with_second_seeds(study),
         _correlation(
-            [run.verifier[PRIMARY] for run in study.of("voluntary")],
+            column(study.of("voluntary"), PRIMARY),
             [run.outcome for run in study.of("voluntary")],
             [run.start for run in study.of("voluntary")],
         ),
         {
-            name: _correlation(column(free, PRIMARY), column(free, name), [run.start for run in free])[0]
+            name: _correlation(column(free, PRIMARY), column(free, name), [run.start for run in free])
             for name in METRICS
             if name != PRIMARY
         },
@@ -229,11 +229,14 @@ def _with_second_seeds(study: Study) -> tuple[tuple[float | None, int], Relation
 
 
 def _correlation(x_N: Sequence[float], y_N: Sequence[float], starts: Sequence[str]) -> tuple[float | None, int]:
-    """Spearman's coefficient within starts, None where it is undefined or of fewer than four; and of how many it is."""
-    if len(x_N) < 4:
-        return None, len(x_N)
-    rho = float(rank_correlations(x_N, y_N, unit_weights(None, starts, len(x_N), replicates=0), starts)[0])
-    return (None if np.isnan(rho) else rho), len(x_N)
+    """Spearman's coefficient within starts, over those where neither side is NaN: None where it is undefined or of fewer than four; and
+    of how many it is."""
+    there = np.flatnonzero(~np.isnan(x_N) & ~np.isnan(y_N))
+    if len(there) < 4:
+        return None, len(there)
+    x_K, y_K, starts = np.asarray(x_N)[there], np.asarray(y_N)[there], [starts[i] for i in there]
+    rho = float(rank_correlations(x_K, y_K, unit_weights(None, starts, len(there), replicates=0), starts)[0])
+    return (None if np.isnan(rho) else rho), len(there)
 
 
 def _sentences(study: Study, found: Answer) -> list[str]:
