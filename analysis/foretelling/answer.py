@@ -234,7 +234,7 @@ def _correlation(x_N: Sequence[float], y_N: Sequence[float], starts: Sequence[st
     there = np.flatnonzero(~np.isnan(x_N) & ~np.isnan(y_N))
     if len(there) < 4:
         return None, len(there)
-    x_K, y_K, starts = np.asarray(x_N)[there], np.asarray(y_N)[there], [starts[i] for i in there]
+    x_K, y_K, starts = np.asarray(x_N)[there], np.asarray(y_N)[there], [starts[int(i)] for i in there]
     rho = float(rank_correlations(x_K, y_K, unit_weights(None, starts, len(there), replicates=0), starts)[0])
     return (None if np.isnan(rho) else rho), len(there)
 
