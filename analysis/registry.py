@@ -34,6 +34,11 @@ class Needs(StrEnum):
     search = "the trials of a search"  # draw(rows, objectives, folder, note), by `rmlab sweep`
     study = "the sweeps of a study"  # draw(PlannedStudy, folder), by `rmlab study`
 
+    @property
+    def command(self) -> str:
+        """The command that draws it."""
+        return {Needs.search: "rmlab sweep", Needs.study: "rmlab study"}.get(self, "rmlab figures")
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -82,7 +82,7 @@ def give_back() -> None:
 
 
 def most_held() -> float | None:
-    """GiB of the GPU that torch has held at once in this process, unused parts included; None without a GPU."""
+    """GiB of the GPU that torch has held at once in this process, unused parts included; None where it has not used one."""
     import torch
 
-    return torch.cuda.max_memory_reserved() / 2**30 if torch.cuda.is_available() else None
+    return torch.cuda.max_memory_reserved() / 2**30 or None  # 0 of a GPU that was never used, or is not there

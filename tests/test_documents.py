@@ -47,6 +47,48 @@ def test_a_path_that_is_gone_is_found(tmp_path: Path) -> None:
     assert missing(tmp_path / "README.md") == [str(tmp_path / "b.md"), "rmlab/rl/none.py", "conf/rewards"]
 
 
+WRITTEN = sorted(
+    path
+    for top in TOP
+    if top != "tests"
+    for path in (REPOSITORY / top).rglob("*")
+    if path.suffix in (".py", ".md", ".yaml")
+)
+MODULE = re.compile(r"(?<![\w./-])((?:rmlab|analysis|hydra_plugins)(?:\.[A-Za-z]\w*)+)")
+FILE = re.compile(rf"(?<![\w./])((?:{'|'.join(TOP)})/[\w./-]*\.py)\b")
+
+
+def gone(text: str) -> list[str]:
+    """The modules (with what is looked for in them) and the Python files that a text names and that are not there."""
+    files = [name for name in FILE.findall(text) if not re.search(r"\b[A-Z]{2,}\b", name)]
+    modules = [name for name in MODULE.findall(text) if not is_there(name)]
+    return modules + [name for name in files if not (REPOSITORY / name).exists()]
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a package, a module, or the name of something whose word occurs in one."""
+    place, (first, *inner) = REPOSITORY, name.split(".")
+    for part in (first, *inner):
+        if (place / part).is_dir() or (place / f"{part}.py").is_file():
+            place /= part
+        else:
+            source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+            return bool(re.search(rf"\b{part}\b", source.read_text(encoding="utf-8")))
+    return True
+
+
+def test_every_module_that_is_named_exists() -> None:
+    """In the code with its docstrings and messages, in configurations and on all pages."""
+    found = {str(path.relative_to(REPOSITORY)): gone(path.read_text(encoding="utf-8")) for path in WRITTEN}
+    found["rmlab/trajectories/leakage.py"].remove("tests/a.py")  # an example
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_a_module_that_is_gone_is_found() -> None:
+    text = "`rmlab.wording` rmlab.wording.listed rmlab.wording.unlisted `rmlab.metrics.none` analysis/none.py tests/NAME.py"
+    assert gone(text) == ["rmlab.wording.unlisted", "rmlab.metrics.none", "analysis/none.py"]
+
+
 def test_imports_follow_the_order_of_the_packages() -> None:
     """A package of rmlab/ imports from its own row of CONTRIBUTING's table or from rows above it."""
     table = (
@@ -77,15 +119,34 @@ def listed_rows(init: Path) -> list[str]:
     return re.findall(r"^([a-z_0-9]+)  +\S", ast.get_docstring(ast.parse(init.read_text())) or "", re.MULTILINE)
 
 
+IMPORT = re.compile(r"^\s*(?:from analysis import (\w+(?:, \w+)*)|(?:from|import) analysis\.(\w+))", re.MULTILINE)
+
+
+def imported_of_analysis(text: str) -> set[str]:
+    """The folders and modules that lie in `analysis` itself and that a source imports from."""
+    return {name for several, one in IMPORT.findall(text) for name in [*several.split(", "), one] if name}
+
+
+def test_imports_of_analysis_are_found_in_whatever_form() -> None:
+    forms = (
+        "from analysis.a import b",
+        "    import analysis.c.d as e",
+        "from analysis import f, g as h",
+        "import analysis",
+    )
+    assert imported_of_analysis("\n".join(forms)) == {"a", "c", "f", "g"}
+
+
 def test_imports_of_analysis_go_down_the_list_of_its_folders() -> None:
-    order = listed_rows(Path("analysis/__init__.py"))
-    packages = {path.parent.name for path in Path("analysis").glob("*/__init__.py")}
+    analysis = REPOSITORY / "analysis"
+    order = listed_rows(analysis / "__init__.py")
+    packages = {path.parent.name for path in analysis.glob("*/__init__.py")}
     assert packages <= set(order), "every folder has its line"
     upwards = [
-        f"{path} imports analysis.{imported}"
-        for path in Path("analysis").rglob("*.py")
-        if (own := path.relative_to("analysis").parts[0].removesuffix(".py")) in order
-        for imported in re.findall(r"^\s*from analysis\.(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        f"{path.relative_to(REPOSITORY)} imports analysis.{imported}"
+        for path in analysis.rglob("*.py")
+        if (own := path.relative_to(analysis).parts[0].removesuffix(".py")) in order
+        for imported in imported_of_analysis(path.read_text(encoding="utf-8"))
         if order.index(imported) < order.index(own)
     ]
     assert upwards == [], (
@@ -95,11 +156,11 @@ def test_imports_of_analysis_go_down_the_list_of_its_folders() -> None:
 
 def test_the_docstring_of_a_package_lists_its_modules_and_no_others() -> None:
     listed = {}
-    for init in sorted([*Path("rmlab").rglob("__init__.py"), *Path("analysis").rglob("__init__.py")]):
+    for init in sorted(init for top in ("rmlab", "analysis") for init in (REPOSITORY / top).rglob("__init__.py")):
         rows = set(listed_rows(init))
         modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
         packages = {path.parent.name for path in init.parent.glob("*/__init__.py")}
-        listed[str(init)] = (sorted(rows - modules - packages), sorted(modules - rows))
+        listed[str(init.relative_to(REPOSITORY))] = (sorted(rows - modules - packages), sorted(modules - rows))
     assert {init: wrong for init, wrong in listed.items() if wrong != ([], [])} == {}, (
         "in the docstring of that __init__.py: take out the modules that are gone (first list), "
         "add a line `name  what it does` for those that it lacks (second list)"

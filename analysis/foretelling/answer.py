@@ -47,8 +47,9 @@ class Answer:
     `execution_free`. causal: by name of the comparison. repeated: correlation between two RL seeds, and the verifiers that have both;
     mean_of_seeds: the primary correlation with the mean of both for these. voluntary: correlation of AUC within task with the outcome in
     that block, and its verifiers. with_auc: by metric, its correlation with AUC within task over the verifiers of `execution_free` that
-    have an outcome (None: undefined, or of fewer than four). ends: by block, how many policies end shown below their start, shown above
-    it, and how many there are. exploratory: what the plan does not have, of `execution_free`, with its coefficient and count."""
+    have an outcome and both metrics (None: undefined, or of fewer than four), and their number. ends: by block, how many policies end
+    shown below their start, shown above it, and how many there are. exploratory: what the plan does not have, of `execution_free`, with
+    its coefficient and count."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -59,7 +60,7 @@ class Answer:
     repeated: tuple[float | None, int]
     mean_of_seeds: Relation | None
     voluntary: tuple[float | None, int]
-    with_auc: Mapping[str, float | None]
+    with_auc: Mapping[str, tuple[float | None, int]]
     ends: Mapping[str, tuple[int, int, int]]
     exploratory: Mapping[str, tuple[float | None, int]]
     faults: Sequence[str]
@@ -101,8 +102,8 @@ class Answer:
             {"block": "execution_free", "metric": name, "kind": "regret", **_ends(one)}
             for name, one in self.regret.items()
         ]
-        for name, rho in self.with_auc.items():
-            rows.append({"block": "execution_free", "metric": name, "kind": "with_auc", "value": rho})
+        for name, (rho, n) in self.with_auc.items():
+            rows.append({"block": "execution_free", "metric": name, "kind": "with_auc", "value": rho, "n": n})
         for block, (below, above, n) in self.ends.items():
             rows.append({"block": block, "kind": "ends_below", "value": below, "n": n})
             rows.append({"block": block, "kind": "ends_above", "value": above, "n": n})
@@ -148,12 +149,12 @@ def answer(study: Study) -> Answer:
         causal(study),
         *with_second_seeds(study),
         correlation_of(
-            [run.verifier[PRIMARY] for run in study.of("voluntary")],
+            column(study.of("voluntary"), PRIMARY),
             [run.outcome for run in study.of("voluntary")],
             [run.start for run in study.of("voluntary")],
         ),
         {
-            name: correlation_of(column(free, PRIMARY), column(free, name), [run.start for run in free])[0]
+            name: correlation_of(column(free, PRIMARY), column(free, name), [run.start for run in free])
             for name in METRICS
             if name != PRIMARY
         },

@@ -154,8 +154,11 @@ def with_second_seeds(study: Study) -> tuple[tuple[float | None, int], Relation 
 
 
 def correlation_of(x_N: Sequence[float], y_N: Sequence[float], starts: Sequence[str]) -> tuple[float | None, int]:
-    """Spearman's coefficient within starts, None where it is undefined or of fewer than four; and of how many it is."""
-    if len(x_N) < 4:
-        return None, len(x_N)
-    rho = float(rank_correlations(x_N, y_N, unit_weights(None, starts, len(x_N), replicates=0), starts)[0])
-    return (None if np.isnan(rho) else rho), len(x_N)
+    """Spearman's coefficient within starts, over those where neither side is NaN: None where it is undefined or of fewer than four; and
+    of how many it is."""
+    there = np.flatnonzero(~np.isnan(x_N) & ~np.isnan(y_N))
+    if len(there) < 4:
+        return None, len(there)
+    x_K, y_K, starts = np.asarray(x_N)[there], np.asarray(y_N)[there], [starts[int(i)] for i in there]
+    rho = float(rank_correlations(x_K, y_K, unit_weights(None, starts, len(there), replicates=0), starts)[0])
+    return (None if np.isnan(rho) else rho), len(there)

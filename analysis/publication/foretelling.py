@@ -194,7 +194,7 @@ def markdown(study: Study, found: Answer) -> str:
             _rho(hybrid),
             holm[1],
             _points_lost(lost),
-            number(found.with_auc.get(name), 2),
+            number(found.with_auc[name][0] if name in found.with_auc else None, 2),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     lines += [f"| *{ANY}* |  |  |  |  |  | {_points_lost(found.regret.get(ANY))} |  |", ""]

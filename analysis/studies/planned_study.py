@@ -17,10 +17,11 @@ from typing import Any, Literal
 import yaml
 
 from analysis.studies.planned_cells import PlannedCell, differing_from_plan, planned_cells
-from analysis.sweep.tracked import FinishedCell, SweepRuns, bundles_of, source_runs
+from analysis.sweep.tracked import FinishedCell, SweepRuns, source_runs
 from rmlab.errors import UsageError
 from rmlab.sweep.spec import SweepSpec, read_sweep
 from rmlab.tracking.bundles.reading import AnyRun
+from rmlab.tracking.bundles.several import bundles_of
 from rmlab.tracking.tags import CONFIG_HASH, CONTROL_HASH, ERROR, FAILED, FINISHED
 from rmlab.wording import counted
 

@@ -27,7 +27,7 @@ RULES = {
     "shape": "rule: shape of the attempt",
     "length": "rule: length of the attempt",
 }
-"""Baselines that are shown, and their names; see `rmlab.metrics.baselines`."""
+"""Baselines that are shown, and their names; see `rmlab.baselines`."""
 FITTED = ("shape", "length")
 
 

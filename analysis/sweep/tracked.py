@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmlab.errors import DataError, UsageError
 from rmlab.files import path_part
 from rmlab.metrics.thin import WITHIN_TASK, cautions
 from rmlab.scores.scores import Scores, cluster_of
 from rmlab.scores.table import read_score_table
-from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
+from rmlab.tracking.bundles.reading import AnyRun
+from rmlab.tracking.bundles.several import bundled_runs, bundles_named
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store, default_uri
-from rmlab.tracking.tags import FINISHED, IMPORTED_RUN, STATUS
+from rmlab.tracking.tags import FINISHED, STATUS
 from rmlab.wording import counted, listed
 
 if TYPE_CHECKING:
@@ -202,35 +202,16 @@ def source_runs(
     source: a store's URI, the path of a sqlite file, of a bundle, of the folder of an extracted one, or of a folder in which bundles
     lie; None = the project's own store. Raises StoreError for a named one that is not there.
     """
-    if source and (bundles := bundles_of(Path(source))):
-        with ExitStack() as stack:
-            inside = [run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()]
-            once = {run.tags.get(IMPORTED_RUN, run.run_id): run for run in inside}  # a run may lie in several bundles
-            yield source, [run for run in once.values() if run.tags.get("kind") in kinds and run.status in states]
+    if source and (bundles := bundles_named(source)):
+        with bundled_runs(bundles) as inside:
+            yield source, [run for run in inside if run.tags.get("kind") in kinds and run.status in states]
         return
-    if source and Path(source).is_dir():
-        raise UsageError(
-            f"no bundle lies below {source}: name a folder with bundles (*.zip), or a store by its URL or file"
-        )
     if Store.to_read(source) is None:
         yield default_uri(), []
         return
     store = Store.open(source)
     tags = [{"kind": kind, STATUS: state} for kind in kinds for state in states]
     yield store.uri, [run for own in tags for run in runs(store, tags=own)]
-
-
-def bundles_of(path: Path) -> list[Path]:
-    """A bundle itself, or the bundles that lie below a folder; none where it is something else.
-
-    Raises DataError that names every *.zip below the folder which is no zip archive, or was cut short.
-    """
-    if is_bundle(path):
-        return [path]
-    there = sorted(path.rglob("*.zip")) if path.is_dir() else []
-    if damaged := [str(one) for one in there if not one.is_dir() and not is_bundle(one)]:
-        raise DataError(f"no bundle, or cut short on its way: {', '.join(damaged)}. Get it again, or take it away.")
-    return [one for one in there if is_bundle(one)]
 
 
 def group_runs(found: Iterable[AnyRun]) -> list[SweepRuns]:

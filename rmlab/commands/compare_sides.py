@@ -3,14 +3,15 @@
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.commands.compare_rules import rules
-from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach, UsageError
+from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach
 from rmlab.files import FORMATS
+from rmlab.wording import listed
 
 if TYPE_CHECKING:
     from rmlab.tracking.bundles.reading import AnyRun
@@ -37,36 +38,20 @@ class Side:
 def lookup(source: str | None) -> Iterator[FindRun]:
     """Finds runs by name, with their artifacts as long as the block runs.
 
-    source: a store's URL or file, a bundle, or a folder of bundles; None = the project's own store.
+    source: a store's URL or file, a bundle, or a folder of bundles; None = the project's own store. Raises StoreError for a store that
+    was named and is not there, UsageError for a folder without bundles, DataError for a damaged bundle.
     """
+    from rmlab.tracking.bundles.several import bundled_runs, bundles_named
     from rmlab.tracking.references import find_run, run_among
-    from rmlab.tracking.tags import IMPORTED_RUN
+    from rmlab.tracking.store import Store
 
-    bundles = _bundles(source)
-    if not source or not bundles:
-        yield lambda name: _found(name, lambda: find_run(name, source))
+    if source and (bundles := bundles_named(source)):
+        with bundled_runs(bundles) as inside:
+            yield lambda name: _found(name, lambda: run_among(name, inside, source))
         return
-    from rmlab.tracking.bundles.reading import open_bundle
-
-    with ExitStack() as stack:
-        inside = [run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()]
-        once = {run.tags.get(IMPORTED_RUN, run.run_id): run for run in inside}  # a run may lie in several bundles
-        yield lambda name: _found(name, lambda: run_among(name, list(once.values()), source))
-
-
-def _bundles(source: str | None) -> list[Path]:
-    """The bundles that a source names; none where it is a store. Raises UsageError for a folder without bundles."""
-    if not source or not Path(source).exists():
-        return []
-    from analysis.sweep.tracked import bundles_of
-
-    path = Path(source)
-    found = bundles_of(path)
-    if path.is_dir() and not found:
-        raise UsageError(
-            f"no bundle lies below {source}: name a folder with bundles (*.zip), or a store by its URL or file"
-        )
-    return found
+    if source:
+        Store.to_read(source)
+    yield lambda name: _found(name, lambda: find_run(name, source))
 
 
 def _found(name: str, find: "Callable[[], AnyRun]") -> "AnyRun":
@@ -131,4 +116,12 @@ def show_sides(sides: Sequence[Side], comparison: dict[str, Any]) -> None:
     if keys:
         print("they differ in (A | B):", *(f"  {key}: {a} | {b}" for key, (a, b) in keys.items()), sep="\n")
     elif keys is not None:
-        print("they do not differ: same configuration, commit and device")
+        known = [tag for tag in ("commit", "device") if _is_known(sides, tag)]
+        print(f"they do not differ: same {listed(['configuration', *known])}")
+
+
+def _is_known(sides: Sequence[Side], tag: str) -> bool:
+    """Whether both runs say what a tag of their origin is. A run outside a checkout, for one, does not know its commit."""
+    from rmlab.tracking.tags import UNKNOWN
+
+    return all(side.run is not None and side.run.tags.get(tag, UNKNOWN) != UNKNOWN for side in sides)

@@ -202,6 +202,8 @@ def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]
     sweeps = {group.sweep for group in groups.values()}
     drawable = registered(Needs.sweep)
     unknown = [name for name in names if name not in sweeps and name not in drawable]
+    if unknown and (elsewhere := registered().get(unknown[0])):
+        raise UsageError(f"{elsewhere.name} is drawn from {elsewhere.needs}: `{elsewhere.needs.command}` draws it")
     declared = {path.stem for path in SWEEPS.glob("*.yaml")}  # one of these has not run yet
     hint = (
         near(unknown[0], [*sorted(sweeps | declared), *registered()]) if unknown and unknown[0] not in declared else ""

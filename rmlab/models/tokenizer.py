@@ -39,7 +39,7 @@ class Tokenizer:
         backend.no_truncation()
         backend.no_padding()
         front = self.front
-        # "fast" gives the same ids; it does not say where in the text each stands, which takes as long as the ids
+        # "fast" gives the same ids; it does not say where in the text each stands, which takes time and is not asked for
         return [front + e.ids for e in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int]) -> str:

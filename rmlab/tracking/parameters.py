@@ -172,7 +172,7 @@ def _text(value: Any) -> str:
 
 def _brief(value: str) -> str:
     """A value as a word of a name: a cell without its preset, the end of a path, without quotes, cut where it is long. An interpolation
-    stands there as it was written: a part of one would be no valid configuration."""
+    stands there without its `$`: the name is a value of the configuration, which would resolve it, and could not where it was cut."""
     plain = re.sub(r"['\"\s]|\$(?=\{)", "", value)
     if re.fullmatch(CELL, plain) and not Path(plain).exists():
         sweep, _, level, seed = plain.split("/")

@@ -11,7 +11,7 @@ from rmlab.errors import MissingArtifact, StoreError
 from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.home import local_path
 from rmlab.tracking.run_index import RunInfo, described, search
-from rmlab.tracking.store import Store
+from rmlab.tracking.store import Store, default_uri
 from rmlab.tracking.tags import IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
 from rmlab.tracking.views import headline
 from rmlab.tracking.weights import MODEL, are_weights, training_command
@@ -146,10 +146,15 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
             if near is not None:
                 return near
         raise StoreError(
-            f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows the runs; "
+            f"there is no run {run_id!r} in {store.uri}. {listing(store)} shows the runs; "
             f"give at least {SHORTEST} characters of an id."
         )
     return _tracked(found, store, asked)
+
+
+def listing(store: Store) -> str:
+    """The command that lists the runs of a store, as messages name it."""
+    return "`rmlab runs list`" if store.uri == default_uri() else f"`rmlab runs list --store {store.uri}`"
 
 
 def beginning_with(found: Iterable[AnyInfo], run_id: str, where: str) -> AnyInfo | None:

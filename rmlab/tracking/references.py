@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rmlab.errors import DataError, StoreError
 from rmlab.fingerprint import file_fingerprint, fingerprint
-from rmlab.tracking.query import SHORTEST, AnyInfo, TrackedRun, beginning_with, get_run
+from rmlab.tracking.query import SHORTEST, AnyInfo, TrackedRun, beginning_with, get_run, listing
 from rmlab.tracking.run_index import cell_runs, finished_run, run_infos
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import CONFIG_HASH
@@ -23,6 +23,7 @@ CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
 CONFIG = r"[0-9a-f]{16}"
 NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
 VALIDATION_SCORES = "validation_scores.parquet"
+LISTS_BUNDLE = "`rmlab runs list --store BUNDLE`"
 HASHED = (".json", ".safetensors", ".txt")
 
 
@@ -96,7 +97,7 @@ def find_run(name: str, uri: str | None = None) -> TrackedRun:
     if store is None:
         raise DataError(f"{name}: there is no such file or folder, and no run has been tracked yet")
     if re.fullmatch(CELL, name):
-        return get_run(store, _finished_cell(name, run_infos(store), store.uri).run_id)
+        return get_run(store, _finished_cell(name, run_infos(store), store.uri, listing(store)).run_id)
     if re.fullmatch(CONFIG, name):
         if (info := cell_runs(store).finished.get(name)) is not None:
             return get_run(store, info.run_id)
@@ -113,7 +114,7 @@ def run_among(name: str, found: Sequence[AnyInfo], where: str) -> AnyInfo:
     """
     _refuse_path(name)
     if re.fullmatch(CELL, name):
-        return _finished_cell(name, found, where)
+        return _finished_cell(name, found, where, LISTS_BUNDLE)
     if re.fullmatch(CONFIG, name):
         of_cell = {info.run_id: info for info in found if info.tags.get(CONFIG_HASH) == name}
         if (finished := finished_run(of_cell.values())) is not None:
@@ -125,7 +126,7 @@ def run_among(name: str, found: Sequence[AnyInfo], where: str) -> AnyInfo:
         if re.fullmatch(CONFIG, name):
             raise _no_such_hash(name, where)
     raise StoreError(
-        f"there is no run {name!r} in {where}. `rmlab runs list --store BUNDLE` shows the runs of a bundle; "
+        f"there is no run {name!r} in {where}. {LISTS_BUNDLE} shows the runs of a bundle; "
         f"give at least {SHORTEST} characters of an id."
     )
 
@@ -146,8 +147,11 @@ def _no_such_hash(name: str, where: str) -> DataError:
     return DataError(f"{name}: {where} has no finished run with this config_hash, and no run whose id begins so")
 
 
-def _finished_cell(name: str, found: Iterable[AnyInfo], where: str) -> AnyInfo:
-    """The run that finished a cell last. Raises DataError where none did, or where several cells have the name."""
+def _finished_cell(name: str, found: Iterable[AnyInfo], where: str, lists: str) -> AnyInfo:
+    """The run that finished a cell last. lists: the command that lists the runs.
+
+    Raises DataError where none did, or where several cells have the name.
+    """
     sweep, preset, level, seed = name.split("/")
     wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
     infos = [h for h in found if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
@@ -155,7 +159,7 @@ def _finished_cell(name: str, found: Iterable[AnyInfo], where: str) -> AnyInfo:
     if not main:
         raise DataError(
             f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {where}. "
-            "`rmlab runs list` shows the runs."
+            f"{lists} shows the runs."
         )
     hashes = sorted({h.tags.get("config_hash", "") for h in main})
     if len(hashes) > 1:

@@ -23,12 +23,14 @@ from rmlab.paths import REPOSITORY, portable
 from rmlab.tracking.store import Store
 
 HOST, PROCESS = "host", "process"
+UNKNOWN = "unknown"
+"""A commit that nobody can tell."""
 
 
 @cache
 def commit() -> str:
     """The checkout's commit, with `+changes` where tracked files differ from it. Outside a checkout (a tree that was copied to a
-    machine without its history) what $RMLAB_COMMIT says, else `unknown`."""
+    machine without its history) what $RMLAB_COMMIT says, else UNKNOWN."""
     try:
         answer = subprocess.run(
             ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"],
@@ -39,7 +41,7 @@ def commit() -> str:
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return next(iter(os.environ.get("RMLAB_COMMIT", "").split()), "unknown")[:64]
+        return next(iter(os.environ.get("RMLAB_COMMIT", "").split()), UNKNOWN)[:64]
     return answer.stdout.strip()
 
 

@@ -49,7 +49,7 @@ def find_pretrained(settings: Start, *, warn: bool = True) -> None:
 
 def pretrained_folder(name: str, uri: str | None = None) -> Path:
     """The folder of the model that `model.pretrained` names: a folder, hf:NAME or hf:NAME@REVISION of the hub, or a run or a cell
-    that saved one (`rmlab.tracking.query`). uri: store of the run, None = the project's own.
+    that saved one (`rmlab.tracking.references`). uri: store of the run, None = the project's own.
 
     Raises MissingModel where there is none of that name, DataError where the hub's cannot be had.
     """

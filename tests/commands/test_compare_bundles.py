@@ -12,6 +12,7 @@ from rmlab.scores.writing import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import UNKNOWN
 
 HASH = {"1": "0123456789abcdef", "2": "fedcba9876543210"}
 SCORES = {"1": (0.9, 0.1, 0.4, 0.6), "2": (0.7, 0.1, 0.8, 0.6)}
@@ -67,6 +68,33 @@ def test_runs_of_a_bundle_are_compared_as_in_their_store(
     assert compare(a, b, as_json=True) == found
 
 
+@pytest.mark.parametrize(("whole", "other"), [("1.zip", "2.zip"), ("2.zip", "1.zip")])
+def test_of_two_copies_of_a_run_the_one_that_has_its_scores_is_read(
+    runs_of_levels: tuple[str, str], runs_folder: Path, tmp_path: Path, whole: str, other: str
+) -> None:
+    (folder := tmp_path / "copies").mkdir()
+    export_runs(Store.open(), folder / whole, show=False)
+    for table in runs_folder.rglob("scores.parquet"):
+        table.unlink()
+    export_runs(Store.open(), folder / other, show=False)
+    with pytest.raises(DataError, match=r"has no artifact 'scores\.parquet'"):
+        compare(*runs_of_levels, source=str(folder / other))
+    assert compare(*runs_of_levels, source=str(folder), as_json=True)["differ_in"] == {"data.scale": [1, 2]}
+
+
+def test_runs_that_do_not_differ_are_alike_in_what_is_known(
+    runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rmlab.tracking.run.origin_tags", lambda: {"commit": "abc"})
+    a = run_of("1", tmp_path)
+    compare(a, a)
+    assert "they do not differ: same configuration and commit\n" in capsys.readouterr().out
+    monkeypatch.setattr("rmlab.tracking.run.origin_tags", lambda: {"commit": UNKNOWN, "device": "a card"})
+    b = run_of("1", tmp_path)
+    compare(b, b)
+    assert "they do not differ: same configuration and device\n" in capsys.readouterr().out
+
+
 def test_a_run_of_a_bundle_beside_a_table_or_a_rule(
     runs_of_levels: tuple[str, str], bundle: Path, tmp_path: Path
 ) -> None:
@@ -83,7 +111,10 @@ def test_what_a_bundle_lacks_is_said(bundle: Path, tmp_path: Path) -> None:
     for name, words in (
         ("0a0a0a0a", r"there is no run '0a0a0a0a' in .*both\.zip\. `rmlab runs list --store BUNDLE` shows the runs"),
         ("1:4", r"there is no run '1:4' in .*Levels of a sweep are compared with --sweep NAME\."),
-        ("data_scale/demo/3/s0", r"no finished run of sweep data_scale, preset demo at level 3 and seed s0 in .*both"),
+        (
+            "data_scale/demo/3/s0",
+            r"no finished run of sweep data_scale, preset demo at level 3 and seed s0 in .*\. `rmlab runs list --store BUNDLE`",
+        ),
         ("f" * 16, r"both\.zip has no finished run with this config_hash, and no run whose id begins so"),
         ("nowhere/t.csv", "there is no such file or folder, and no cell or run of this name"),
     ):
@@ -92,6 +123,18 @@ def test_what_a_bundle_lacks_is_said(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no bundle lies below"):
         compare(*HASH.values(), source=str(tmp_path / "empty"))
+    with pytest.raises(StoreError, match=r"nowhere\.db: there is no such store"):
+        compare(*HASH.values(), source=f"sqlite:///{tmp_path / 'nowhere.db'}")
+
+
+def test_another_store_is_named_where_it_lacks_a_run(
+    runs_of_levels: tuple[str, str], runs_folder: Path, tmp_path: Path
+) -> None:
+    (runs_folder / "mlflow.db").rename(tmp_path / "other.db")
+    lists = r"`rmlab runs list --store sqlite:///.*other\.db` shows the runs"
+    for name in ("0a0a0a0a", "data_scale/demo/3/s0"):
+        with pytest.raises((DataError, StoreError), match=lists):
+            compare(runs_of_levels[0], name, source=str(tmp_path / "other.db"))
 
 
 def test_a_run_whose_scores_the_bundle_lacks_is_named(runs_folder: Path, tmp_path: Path) -> None:

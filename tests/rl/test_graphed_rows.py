@@ -27,6 +27,17 @@ def test_nothing_of_a_micro_batch_is_left_when_the_next_one_begins() -> None:
     assert len(before) == 3
 
 
+def test_a_run_on_the_cpu_holds_nothing_of_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from rmlab.gpu_memory import most_held
+
+    if torch.cuda.is_initialized():
+        pytest.skip("this process has used the GPU")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert most_held() is None
+
+
 @pytest.mark.gpu
 def test_graphs_that_are_replaced_give_their_memory_back() -> None:
     """With the cyclic garbage collector off, since it would free them at some time by chance."""

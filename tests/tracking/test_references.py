@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from rmlab.errors import DataError, StoreError
-from rmlab.tracking.references import find_artifact, find_model, find_run
+from rmlab.tracking.references import find_artifact, find_model, find_run, run_among
 from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.store import Store
 
 OWN = "0123456789abcdef"
@@ -78,3 +79,19 @@ def test_nothing_is_tracked_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(DataError, match="x: there is no such file or folder, and no run has been tracked yet"):
         find_run("x")
     assert not (tmp_path / "none").exists()
+
+
+def test_among_runs_of_a_bundle_a_beginning_is_enough_where_it_is_one_runs() -> None:
+    """The id is that of the run in the bundle, or that of the run which was imported there."""
+    first = RunInfo(f"abcdef01{'0' * 24}", "1", "a", {}, 1, 2)
+    second = RunInfo(f"abcdef02{'0' * 24}", "1", "b", {"imported_run": f"123456{'0' * 26}"}, 1, 2)
+    runs = [first, second]
+    with pytest.raises(
+        StoreError, match=rf"2 runs in x\.zip begin with abcdef0: {first.run_id}, {second.run_id}\. Give"
+    ):
+        run_among("abcdef0", runs, "x.zip")
+    assert run_among("ABCDEF01", runs, "x.zip") is first
+    assert run_among(second.run_id, runs, "x.zip") is second
+    assert run_among("123456", runs, "x.zip") is second
+    with pytest.raises(StoreError, match=r"there is no run '12345' in x\.zip.*give at least 6 characters"):
+        run_among("12345", runs, "x.zip")

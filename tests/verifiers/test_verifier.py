@@ -228,6 +228,12 @@ def test_the_error_of_float16_is_worked_out_where_it_matters() -> None:
     assert precision.float16_error(torch.full((2, 2), 1e38)) == 0, "too large is another matter"
 
 
+def test_bfloat16_changes_a_matrix_by_about_as_much_as_is_said() -> None:
+    weight = torch.randn(500, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    error = float((weight - weight.bfloat16().double()).norm() / weight.norm())
+    assert precision.BFLOAT16_ERROR / 1.5 < error < 1.5 * precision.BFLOAT16_ERROR
+
+
 @pytest.mark.parametrize("spread", range(9))
 def test_no_matrix_of_the_sure_size_is_changed_by_more_than_bfloat16_would(spread: int) -> None:
     """Whether its numbers are all as large, or by far most of them too small for float16."""

@@ -4,6 +4,7 @@ exporting  from a store to a bundle
 format     the records, and which archives are no bundles
 importing  from a bundle to a store
 reading    opens a bundle and reads its runs as those of a store
+several    the bundles that a path names, and their runs, each once
 study      what of its runs travels with a study: no weights, pages, paths or names of machines; packed as a whole
 
 A zip archive, because any Python can write it and any part of it can be read alone:

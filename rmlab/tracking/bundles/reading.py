@@ -233,11 +233,15 @@ class BundledRun(RunInfo):
         mine = sorted((row for row in self.rows if row[0] == name), key=lambda row: row[3])
         return sorted({step: value for _, value, step, _ in mine}.items())
 
-    def artifact(self, path: str) -> Path:
-        """A local path of an artifact. What reuses a run has its artifacts. Raises MissingArtifact where there is none."""
+    @property
+    def owner(self) -> BundleEntry:
+        """Whose artifacts it has: those of the run that it reuses, where that lies in the bundle, else its own."""
         source = self.tags.get(SOURCE_RUN)
-        owner = next((e for e in self.bundle.entries if e.run_id == source), self.entry)
-        return self.bundle.artifact(owner, path)
+        return next((e for e in self.bundle.entries if e.run_id == source), self.entry)
+
+    def artifact(self, path: str) -> Path:
+        """A local path of an artifact. Raises MissingArtifact where there is none."""
+        return self.bundle.artifact(self.owner, path)
 
 
 AnyRun = TrackedRun | BundledRun

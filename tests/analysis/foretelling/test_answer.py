@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 
 from analysis.foretelling import answer as answering
 from analysis.foretelling import estimates
@@ -74,6 +75,32 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     assert "AUC within task foretells pass@1 after RL" in said
     assert "AUC rather than ECE orders the outcomes" in said
     assert len({row["kind"] for row in found.rows()}) == 12
+    by_kind = {row["kind"]: row for row in found.rows()}
+    assert (by_kind["two_seeds"]["value"], by_kind["two_seeds"]["n"]) == found.repeated
+    assert by_kind["mean_of_seeds"]["value"] == found.mean_of_seeds.rho
+
+
+def test_what_a_metric_shares_with_auc_is_over_the_verifiers_that_have_both(tmp_path: Path) -> None:
+    """By the definition: the correlation of ranks as shares of their start, each less the mean of it."""
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free voluntary")
+    blind = next(run for run in runs if run.run.name.startswith("voluntary"))
+    lacking = [(run, "ece_width_10") for run in runs[:3]] + [(blind, "auc_within_task")]
+    for run, metric in lacking:
+        made: Any = run.run
+        made.files["verifier_report.json"][metric] = None
+    study = read_study([PolicyRun(run.run) for run in runs], PLAN)
+    found = answer(study)
+    free = [run for run in study.of("execution_free") if run.verifier["ece_width_10"] is not None]
+    rank_2N = np.zeros((2, len(free)))
+    for start in {run.start for run in free}:
+        own = [i for i, run in enumerate(free) if run.start == start]
+        for side, metric in enumerate(("auc_within_task", "ece_width_10")):
+            rank_2N[side, own] = (rankdata([free[i].verifier[metric] for i in own]) - (len(own) + 1) / 2) / len(own)
+    rho, verifiers = found.with_auc["ece_width_10"]
+    assert (rho, verifiers) == (pytest.approx(np.corrcoef(rank_2N)[0, 1]), 21)
+    assert found.with_auc["brier"][1] == 24
+    assert found.voluntary[1] == 7
+    assert f"| {rho:.2f} |\n" in foretelling.markdown(study, found)
 
 
 def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:

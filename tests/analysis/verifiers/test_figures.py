@@ -214,6 +214,12 @@ def test_what_cannot_be_drawn_is_named(store, tmp_path):
     track(store, tmp_path, "100", 0, 1.0)
     with pytest.raises(UsageError, match=r"'data_scal' \(did you mean data_scale\?\) is neither a sweep"):
         draw_figures(["data_scal"])
+    for name, words in (
+        ("pareto", "the trials of a search: `rmlab sweep`"),
+        ("study_table", "the sweeps of a study: `rmlab study`"),
+    ):
+        with pytest.raises(UsageError, match=f"^{name} is drawn from {words} draws it$"):
+            draw_figures([name], out=tmp_path / "out")
     with pytest.raises(UsageError, match=r"'reliabilty' \(did you mean reliability\?\) is neither"):
         draw_figures(["reliabilty"])
 

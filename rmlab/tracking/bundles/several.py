@@ -1,0 +1,51 @@
+"""The bundles that a path names, and the runs in them: a run that lies in several of them counts once."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rmlab.errors import DataError, UsageError
+from rmlab.tracking.bundles.reading import BundledRun, is_bundle, open_bundle
+from rmlab.tracking.tags import IMPORTED_RUN
+
+
+def bundles_of(path: Path) -> list[Path]:
+    """A bundle itself, or the bundles that lie below a folder; none where it is something else.
+
+    Raises DataError that names every *.zip below the folder which is no zip archive, or was cut short.
+    """
+    if is_bundle(path):
+        return [path]
+    there = sorted(path.rglob("*.zip")) if path.is_dir() else []
+    if damaged := [str(one) for one in there if not one.is_dir() and not is_bundle(one)]:
+        raise DataError(f"no bundle, or cut short on its way: {', '.join(damaged)}. Get it again, or take it away.")
+    return [one for one in there if is_bundle(one)]
+
+
+def bundles_named(source: str | None) -> list[Path]:
+    """The bundles that a source of runs names; none where it is a store, by its URL or file, or None.
+
+    Raises UsageError for a folder without bundles, DataError as `bundles_of` does.
+    """
+    found = bundles_of(Path(source)) if source else []
+    if source and not found and Path(source).is_dir():
+        raise UsageError(
+            f"no bundle lies below {source}: name a folder with bundles (*.zip), or a store by its URL or file"
+        )
+    return found
+
+
+@contextmanager
+def bundled_runs(bundles: Sequence[Path]) -> Iterator[list[BundledRun]]:
+    """The runs of bundles, whose artifacts are there as long as the block runs.
+
+    Of a run that lies in several, the copy with the most artifacts stands for it: a bundle may have been written without some. Of
+    copies with as many it is the last one.
+    """
+    with ExitStack() as stack:
+        once: dict[str, BundledRun] = {}
+        for run in (run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()):
+            origin = run.tags.get(IMPORTED_RUN, run.run_id)
+            if origin not in once or len(run.owner.artifacts) >= len(once[origin].owner.artifacts):
+                once[origin] = run
+        yield list(once.values())
