@@ -24,6 +24,7 @@ from rmlab.wording import counted, listed
 
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
+    from rmlab.tracking.bundles.reading import BundledRun
 
 REPOSITORIES, CLUSTERS = ("repository", "repositories"), ("cluster of tasks", "clusters of tasks")
 
@@ -202,22 +203,33 @@ def source_runs(
     source: a store's URI, the path of a sqlite file, of a bundle, of the folder of an extracted one, or of a folder in which bundles
     lie; None = the project's own store. Raises StoreError for a named one that is not there.
     """
-    if source and (bundles := bundles_of(Path(source))):
-        with ExitStack() as stack:
-            inside = [run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()]
-            once = {run.tags.get(IMPORTED_RUN, run.run_id): run for run in inside}  # a run may lie in several bundles
-            yield source, [run for run in once.values() if run.tags.get("kind") in kinds and run.status in states]
-        return
-    if source and Path(source).is_dir():
-        raise UsageError(
-            f"no bundle lies below {source}: name a folder with bundles (*.zip), or a store by its URL or file"
-        )
+    with bundled_runs(source) as bundled:
+        if source and bundled is not None:
+            yield source, [run for run in bundled if run.tags.get("kind") in kinds and run.status in states]
+            return
     if Store.to_read(source) is None:
         yield default_uri(), []
         return
     store = Store.open(source)
     tags = [{"kind": kind, STATUS: state} for kind in kinds for state in states]
     yield store.uri, [run for own in tags for run in runs(store, tags=own)]
+
+
+@contextmanager
+def bundled_runs(source: str | None) -> "Iterator[list[BundledRun] | None]":
+    """The runs of a bundle or of all bundles below a folder, each once, with their artifacts as long as the block runs.
+
+    None where the source is a store. Raises UsageError for a folder without bundles, DataError for a damaged bundle.
+    """
+    bundles = bundles_of(Path(source)) if source else []
+    if source and not bundles and Path(source).is_dir():
+        raise UsageError(
+            f"no bundle lies below {source}: name a folder with bundles (*.zip), or a store by its URL or file"
+        )
+    with ExitStack() as stack:
+        inside = [run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()]
+        once = {run.tags.get(IMPORTED_RUN, run.run_id): run for run in inside}  # a run may lie in several bundles
+        yield list(once.values()) if bundles else None
 
 
 def bundles_of(path: Path) -> list[Path]:

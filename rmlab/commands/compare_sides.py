@@ -3,13 +3,13 @@
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.commands.compare_rules import rules
-from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach, UsageError
+from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach
 from rmlab.files import FORMATS
 
 if TYPE_CHECKING:
@@ -40,33 +40,17 @@ def lookup(source: str | None) -> Iterator[FindRun]:
     source: a store's URL or file, a bundle, or a folder of bundles; None = the project's own store.
     """
     from rmlab.tracking.references import find_run, run_among
-    from rmlab.tracking.tags import IMPORTED_RUN
 
-    bundles = _bundles(source)
-    if not source or not bundles:
+    if not source or not Path(source).exists():
         yield lambda name: _found(name, lambda: find_run(name, source))
         return
-    from rmlab.tracking.bundles.reading import open_bundle
+    from analysis.sweep.tracked import bundled_runs
 
-    with ExitStack() as stack:
-        inside = [run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()]
-        once = {run.tags.get(IMPORTED_RUN, run.run_id): run for run in inside}  # a run may lie in several bundles
-        yield lambda name: _found(name, lambda: run_among(name, list(once.values()), source))
-
-
-def _bundles(source: str | None) -> list[Path]:
-    """The bundles that a source names; none where it is a store. Raises UsageError for a folder without bundles."""
-    if not source or not Path(source).exists():
-        return []
-    from analysis.sweep.tracked import bundles_of
-
-    path = Path(source)
-    found = bundles_of(path)
-    if path.is_dir() and not found:
-        raise UsageError(
-            f"no bundle lies below {source}: name a folder with bundles (*.zip), or a store by its URL or file"
-        )
-    return found
+    with bundled_runs(source) as bundled:
+        if bundled is None:
+            yield lambda name: _found(name, lambda: find_run(name, source))
+        else:
+            yield lambda name: _found(name, lambda: run_among(name, bundled, source))
 
 
 def _found(name: str, find: "Callable[[], AnyRun]") -> "AnyRun":

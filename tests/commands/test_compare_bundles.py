@@ -6,6 +6,8 @@ import pytest
 import yaml
 
 from rmlab.commands.compare import compare
+from rmlab.commands.figures import draw_figures
+from rmlab.commands.runs import list_runs
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
@@ -65,6 +67,22 @@ def test_runs_of_a_bundle_are_compared_as_in_their_store(
     assert compare(a, b, source=str(bundle.parent), as_json=True) == found, "a run that lies in two bundles is one"
     (bundle.parent.parent / "elsewhere.db").rename(runs_folder / "mlflow.db")
     assert compare(a, b, as_json=True) == found
+
+
+def test_the_runs_of_a_folder_of_bundles_are_listed_each_once(
+    runs_of_levels: tuple[str, str], bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    list_runs(store=str(bundle.parent), as_csv=True)
+    of_folder = capsys.readouterr().out
+    list_runs(store=str(bundle), as_csv=True)
+    assert capsys.readouterr().out == of_folder
+    assert all(of_folder.count(f"\n{run_id},") == 1 for run_id in runs_of_levels)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"no bundle lies below .*empty"):
+        list_runs(store=str(tmp_path / "empty"))
+    for read in (lambda path: list_runs(store=path), lambda path: draw_figures(["foretelling"], path)):
+        with pytest.raises(StoreError, match="nope: there is no such file or folder"):
+            read(str(bundle.parent / "nope"))
 
 
 def test_a_run_of_a_bundle_beside_a_table_or_a_rule(
