@@ -42,7 +42,7 @@ from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.tracking.references import find_model
 from rmlab.tracking.run_index import has_finished
-from rmlab.tracking.tags import commit
+from rmlab.tracking.tags import commit, rmlab_as_called
 from rmlab.trajectories.parts import TrajectoryParts, WrittenSet, written_before
 from rmlab.wording import counted, duration
 
@@ -89,7 +89,7 @@ def main(overrides: Sequence[str], force: bool = False) -> WrittenSet:
     """Composes `conf/collect.yaml` with the overrides and collects."""
     config = compose("collect", list(overrides))
     describe_single(config, overrides)
-    return run(config, command=shlex.join(["rmlab", "collect", *overrides]), force=force)
+    return run(config, command=shlex.join([rmlab_as_called(), "collect", *overrides]), force=force)
 
 
 def run(config: DictConfig, command: str = "rmlab collect", force: bool = False) -> WrittenSet:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rmlab.commands.compare_rules import rules
 from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach
 from rmlab.files import FORMATS
-from rmlab.wording import listed
+from rmlab.wording import listed, near
 
 if TYPE_CHECKING:
     from rmlab.tracking.bundles.reading import AnyRun
@@ -66,9 +66,11 @@ def _found(name: str, find: "Callable[[], AnyRun]") -> "AnyRun":
         is_file = Path(name).suffix.lower() in FORMATS
         if "/" in name or is_file or re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}", name):
             raise
+        from rmlab.baselines.rules import SCORING
+
         raise type(error)(
-            f"{str(error).rstrip('.')}. Rules that need no verifier are named {rules()}. Levels of a sweep are compared with "
-            "--sweep NAME."
+            f"{str(error).rstrip('.')}. Rules that need no verifier are named {rules()}{near(name, SCORING)}. "
+            "Levels of a sweep are compared with --sweep NAME."
         ) from error
 
 

@@ -7,6 +7,7 @@ preset: which of their cells are finished, and one table and one figure of all o
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path
 from rmlab.paths import SWEEPS, runs_folder
 from rmlab.progress import progress
-from rmlab.wording import near
+from rmlab.wording import counted, near
 
 if TYPE_CHECKING:
     from analysis.rl.policies import PolicyRun
@@ -93,7 +94,7 @@ def draw_figures(
     if page is not None and out is not None:
         raise UsageError("name --page or --out, not both")
     with source_runs(source, ("verifier", "rl"), (FINISHED, REPLACED)) as (where, tracked):
-        drawings = _chosen(tracked, where, names, group)
+        drawings = _chosen(tracked, where, names, group, is_own=source is None)
         if page is None:
             return _drawn(drawings, out or runs_folder() / "figures")
         folders = list(dict.fromkeys(folder for drawing in drawings for folder in drawing.folders))
@@ -158,8 +159,10 @@ def _drawn(drawings: Sequence[_Drawing], out: Path) -> list[Path]:
     return paths
 
 
-def _chosen(tracked: "Sequence[AnyRun]", source: str, names: Sequence[str], part: str) -> list[_Drawing]:
-    """Figures of RL runs, of verifier sweeps, or both where no name is given."""
+def _chosen(
+    tracked: "Sequence[AnyRun]", source: str, names: Sequence[str], part: str, is_own: bool = True
+) -> list[_Drawing]:
+    """Figures of RL runs, of verifier sweeps, or both where no name is given. is_own: whether the source is the project's own store."""
     from analysis.registry import Needs, registered
     from analysis.rl.policies import comparable, policy_runs
     from analysis.sweep.tracked import group_runs
@@ -178,13 +181,23 @@ def _chosen(tracked: "Sequence[AnyRun]", source: str, names: Sequence[str], part
 
     if of_policies and not of_rl:
         raise RmlabError(
-            f"{source} holds no finished RL run, which {of_policies[0]} needs. Launch one first: `rmlab rl`."
+            f"{source} holds no finished RL run, which {of_policies[0]} needs" + _instead("`rmlab rl`", tracked, is_own)
         )
     drawings = [_of_policies(name, of_rl) for name in (of_policies if names else drawable) if of_rl]
     rest = [name for name in names if name not in drawable]
     if rest or (not names and (groups or not drawings)):
-        drawings += _of_sweeps(groups, source, rest)
+        launch = "e.g. `rmlab sweep data_scale preset=smoke`"
+        drawings += _of_sweeps(groups, source, rest, _instead(launch, tracked, is_own))
     return drawings
+
+
+def _instead(command: str, tracked: "Sequence[AnyRun]", is_own: bool) -> str:
+    """How a message ends that a kind of run is lacking: the command that makes one, or of a source that was named what it holds."""
+    if is_own:
+        return f". Launch one first{',' if command.startswith('e.g.') else ':'} {command}."
+    kinds = Counter("RL run" if run.tags["kind"] == "rl" else "verifier run" for run in tracked)
+    held = " and ".join(counted(number, f"finished {kind}") for kind, number in kinds.items())
+    return f"; it holds {held or 'no finished run of RL or of a verifier'}. Name another source with --from."
 
 
 def _of_policies(name: str, of_rl: "dict[str, list[PolicyRun]]") -> _Drawing:
@@ -196,7 +209,7 @@ def _of_policies(name: str, of_rl: "dict[str, list[PolicyRun]]") -> _Drawing:
     return _Drawing(name, folders, lambda out: figure.draw(policies, out))
 
 
-def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]) -> list[_Drawing]:
+def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str], instead: str) -> list[_Drawing]:
     from analysis.registry import Needs, draw_sweep, registered
 
     sweeps = {group.sweep for group in groups.values()}
@@ -209,9 +222,7 @@ def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]
         near(unknown[0], [*sorted(sweeps | declared), *registered()]) if unknown and unknown[0] not in declared else ""
     )
     if not groups and not hint:
-        raise RmlabError(
-            f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
-        )
+        raise RmlabError(f"{source} holds no finished run of a sweep{instead}")
     if unknown:
         raise UsageError(
             f"{unknown[0]!r}{hint} is neither a sweep in {source} ({', '.join(sorted(sweeps)) or 'none'}) nor a figure "

@@ -44,11 +44,14 @@ def list_runs(
     limit: Annotated[int | None, typer.Option(min=1, help="Show at most this many runs.")] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with all parameters and metrics.")] = False,
     store: Annotated[
-        str | None, typer.Option("--store", help="A store: URL or sqlite URI, or a bundle. Default: the project's own.")
+        str | None,
+        typer.Option(
+            "--store", help="A store's URL or file, a bundle, or a folder of bundles. Default: the project's own."
+        ),
     ] = None,
 ) -> None:
     """List tracked runs as a table, newest first."""
-    from rmlab.tracking.bundles.reading import is_bundle, open_bundle
+    from rmlab.tracking.bundles.several import bundled_runs, bundles_named
     from rmlab.tracking.dead_runs import LeaseMonitor, close_dead
     from rmlab.tracking.query import runs
     from rmlab.tracking.run_index import run_infos
@@ -57,11 +60,10 @@ def list_runs(
     tags = {name: value for name, value in (("sweep", sweep), ("kind", kind)) if value}
     found: Sequence[AnyRun]
     every: Sequence[RunInfo]
-    if store and is_bundle(Path(store)):
-        with open_bundle(Path(store)) as bundle:
-            every = bundle.runs()
-        inside = [run for run in every if tags.items() <= run.tags.items()]
-        found = sorted(inside, key=lambda run: -run.start_time)
+    if bundles := bundles_named(store):
+        with bundled_runs(bundles) as bundled:
+            every = bundled  # a list needs no artifacts
+        found = sorted((run for run in bundled if tags.items() <= run.tags.items()), key=lambda run: -run.start_time)
     else:
         opened = Store.to_read(store)
         found = runs(opened, tags=tags) if opened else []

@@ -32,7 +32,7 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
     replaces = list(config.tracking.replaces)
     while (done := finished_elsewhere(store, config_hash, replaces)) is None:
         try:
-            with says_how_to_go_on(command_line()):
+            with says_how_to_go_on(command_line(as_called=True)):
                 run_id = run(config)
         except (Held, Done):
             time.sleep(_jitter.uniform(0.1, 1.0))

@@ -12,7 +12,7 @@ from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.home import local_path
 from rmlab.tracking.run_index import RunInfo, described, search
 from rmlab.tracking.store import Store, default_uri
-from rmlab.tracking.tags import IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
+from rmlab.tracking.tags import CONTINUED_BY, FAILED, IMPORTED_RUN, KILLED, LEFT_OUT, RUNNING, SOURCE_RUN, STOPPED
 from rmlab.tracking.views import headline
 from rmlab.tracking.weights import MODEL, are_weights, training_command
 
@@ -23,6 +23,13 @@ AnyInfo = TypeVar("AnyInfo", bound=RunInfo)
 
 VERIFIER, FOLDS = "verifier", "folds.json"
 """The kind of a run that saves a model, or one a fold, which this artifact names."""
+UNFINISHED = {
+    STOPPED: "the run was stopped before it made it. Continue it first, with the command that began it",
+    KILLED: "the run was killed before it made it. Continue it first, with the command that began it",
+    FAILED: "the run failed before it made it. Try it again first, with the command that began it",
+    RUNNING: "the run is still running and has not made it yet. Wait until it is finished",
+}
+"""Why a run that is not finished lacks an artifact, and what to do."""
 SHORTEST = 6
 """Characters of a run's id from which on its beginning names it."""
 
@@ -75,6 +82,10 @@ class TrackedRun(RunInfo):
                 f"the run came from a bundle without {what}. To train it again: {training_command(self, bare)}. Or export it again where "
                 "it was made, without --without-models and --study, and import that bundle"
             )
+        elif CONTINUED_BY in self.tags:
+            reason = f"the run ended unfinished. Name the one that came after it: {self.tags[CONTINUED_BY]}"
+        elif self.status in UNFINISHED:
+            reason = UNFINISHED[self.status]
         elif top == MODEL and bare:
             reason = f"its weights are gone. To train it again: {training_command(self, bare)}"
         return MissingArtifact(

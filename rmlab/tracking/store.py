@@ -72,6 +72,10 @@ def _as_uri(uri: str | None) -> str:
         return f"{SQLITE}{path.resolve()}"
     if not path.exists() and uri.endswith((".db", ".sqlite", ".zip")):
         raise StoreError(f"{uri}: there is no such file")
+    if not path.exists() and ":" not in uri:
+        raise StoreError(
+            f"{uri}: there is no such file or folder. A new store is named by its URL: sqlite:////absolute/path/mlflow.db"
+        )
     return uri
 
 

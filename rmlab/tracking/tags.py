@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -93,10 +94,17 @@ def _process(pid: int) -> str:
     return f"{pid}@{fields[19]}"
 
 
-def command_line() -> str:
-    """This process' command as one types it again; `python -m rmlab` is `rmlab`."""
+def rmlab_as_called() -> str:
+    """What to type for rmlab: `rmlab`, or the path that it was called by where the search path has no rmlab."""
+    called = sys.argv[0]
+    return called if Path(called).name == "rmlab" and shutil.which("rmlab") is None else "rmlab"
+
+
+def command_line(as_called: bool = False) -> str:
+    """This process' command as one types it again; `python -m rmlab` is `rmlab`. as_called: here, see `rmlab_as_called`."""
     name = Path(sys.argv[0]).name
-    return shlex.join(["rmlab" if name in ("__main__.py", "cli.py") else name, *sys.argv[1:]])
+    rmlab = rmlab_as_called() if as_called else "rmlab"
+    return shlex.join([rmlab if name in ("rmlab", "__main__.py", "cli.py") else name, *sys.argv[1:]])
 
 
 def origin_tags() -> dict[str, str]:

@@ -4,7 +4,7 @@ Experiments of an earlier version get the views of this one, headline metrics an
 """
 
 import os
-import shutil
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,7 +14,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmlab.errors import RmlabError, UsageError
@@ -23,6 +22,7 @@ from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import run_infos, search
 from rmlab.tracking.store import SEARCHED, Store, quiet_environment
 from rmlab.tracking.successors import name_successors
+from rmlab.tracking.tags import rmlab_as_called
 from rmlab.tracking.ui_server import HOST, TRAINING
 from rmlab.tracking.views import ARMS, CURVES, HEADLINE, TABLE, headline, is_ours, rounded, view_tags
 
@@ -52,9 +52,8 @@ def _base(store: Store) -> str:
 
 
 def ui_command() -> str:
-    """What to type for the UI: `rmlab ui`, with the path that rmlab was called by where the search path has no rmlab."""
-    called = sys.argv[0]
-    return f"{called} ui" if Path(called).name == "rmlab" and shutil.which("rmlab") is None else "rmlab ui"
+    """What to type for the UI."""
+    return f"{shlex.quote(rmlab_as_called())} ui"
 
 
 def address_hint(store: Store, experiment: str) -> str:

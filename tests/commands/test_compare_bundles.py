@@ -6,13 +6,15 @@ import pytest
 import yaml
 
 from rmlab.commands.compare import compare
-from rmlab.errors import DataError, StoreError, UsageError
+from rmlab.commands.figures import draw_figures
+from rmlab.commands.runs import list_runs
+from rmlab.errors import DataError, RmlabError, StoreError, UsageError
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import UNKNOWN
+from rmlab.tracking.tags import CONTINUED_BY, UNKNOWN, set_tags
 
 HASH = {"1": "0123456789abcdef", "2": "fedcba9876543210"}
 SCORES = {"1": (0.9, 0.1, 0.4, 0.6), "2": (0.7, 0.1, 0.8, 0.6)}
@@ -95,6 +97,32 @@ def test_runs_that_do_not_differ_are_alike_in_what_is_known(
     assert "they do not differ: same configuration and device\n" in capsys.readouterr().out
 
 
+def test_the_runs_of_a_folder_of_bundles_are_listed_each_once(
+    runs_of_levels: tuple[str, str], bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    list_runs(store=str(bundle.parent), as_csv=True)
+    of_folder = capsys.readouterr().out
+    list_runs(store=str(bundle), as_csv=True)
+    assert capsys.readouterr().out == of_folder
+    assert all(of_folder.count(f"\n{run_id},") == 1 for run_id in runs_of_levels)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"no bundle lies below .*empty"):
+        list_runs(store=str(tmp_path / "empty"))
+    for read in (lambda path: list_runs(store=path), lambda path: draw_figures(["foretelling"], path)):
+        with pytest.raises(StoreError, match="nope: there is no such file or folder"):
+            read(str(bundle.parent / "nope"))
+
+
+def test_of_a_source_that_was_named_it_is_said_what_it_holds(runs_folder: Path) -> None:
+    with RunLogger.start(Store.open(), "verifiers", "alone", kind="verifier", tags={}):
+        pass
+    lacking = "holds no finished RL run, which foretelling needs"
+    with pytest.raises(RmlabError, match=rf"{lacking}; it holds 1 finished verifier run\. Name another source"):
+        draw_figures(["foretelling"], str(runs_folder / "mlflow.db"))
+    with pytest.raises(RmlabError, match=rf"{lacking}\. Launch one first: `rmlab rl`\."):
+        draw_figures(["foretelling"])
+
+
 def test_a_run_of_a_bundle_beside_a_table_or_a_rule(
     runs_of_levels: tuple[str, str], bundle: Path, tmp_path: Path
 ) -> None:
@@ -105,6 +133,29 @@ def test_a_run_of_a_bundle_beside_a_table_or_a_rule(
     assert compare(a, "oracle", source=str(bundle))["metrics"]["auc_pooled"]["b"] == 1
     with pytest.raises(DataError, match=r"nowhere\.parquet is not here.*Name them with --trajectories"):
         compare(a, "last_value", source=str(bundle))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyboardInterrupt(), "the run was stopped before it made it. Continue it first"),
+        (ValueError("no"), "the run failed before it made it. Try it again first"),
+        (None, "the run is still running and has not made it yet"),
+    ],
+)
+def test_a_run_that_is_not_finished_has_not_been_scored(
+    runs_folder: Path, error: BaseException | None, words: str
+) -> None:
+    run = RunLogger.start(Store.open(), "data_scale", "data_scale=1 s0", kind="verifier", tags={})
+    if error:
+        run.fail(error)
+    with pytest.raises(StoreError, match=rf"has no artifact 'scores\.parquet' in .*: {words}"):
+        compare(run.run_id, "last_value")
+    set_tags(Store.open(), run.run_id, {CONTINUED_BY: "d0d0"})
+    with pytest.raises(StoreError, match=r"ended unfinished\. Name the one that came after it: d0d0"):
+        compare(run.run_id, "last_value")
+    if not error:
+        run.finish()
 
 
 def test_what_a_bundle_lacks_is_said(bundle: Path, tmp_path: Path) -> None:

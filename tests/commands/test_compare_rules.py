@@ -169,7 +169,8 @@ def test_beside_a_cross_validated_run_a_rule_is_fitted_fold_by_fold(files: Path)
 
 
 def test_what_is_no_rule_is_told_their_names(files: Path) -> None:
-    with pytest.raises(RmlabError, match=r"Rules that need no verifier are named random, oracle, last_value"):
+    words = r"Rules that need no verifier are named random, oracle, last_value.* \(did you mean last_value\?\)\. Levels"
+    with pytest.raises(RmlabError, match=words):
         compare("scores.parquet", "last_valu")
     with pytest.raises(UsageError, match="majority gives attempts no scores of their own; rules that do are random"):
         compare("scores.parquet", "majority")

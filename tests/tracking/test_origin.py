@@ -6,6 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rmlab.sweep.launch import plan_to_launch
+from rmlab.sweep.request import SweepOptions
 from rmlab.tracking import tags as origin
 
 
@@ -52,3 +54,18 @@ def test_of_another_machine_or_another_boot_nothing_is_known(monkeypatch: pytest
     own = origin.this_process()
     monkeypatch.setattr(origin, "machine", lambda: f"{platform.node()}/another boot")
     assert origin.is_alive(platform.node(), own) is None
+
+
+def test_a_command_to_type_again_has_the_path_where_the_search_path_has_no_rmlab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/rmlab", "train", "seed=1"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plan = plan_to_launch("data_scale", ["preset=smoke"], SweepOptions())
+    assert plan.command == ".venv/bin/rmlab sweep data_scale preset=smoke"
+    assert origin.command_line(as_called=True) == ".venv/bin/rmlab train seed=1"
+    assert origin.command_line() == "rmlab train seed=1", "a run keeps no path of one machine"
+    (tmp_path / "rmlab").touch(0o755)
+    assert plan_to_launch("data_scale", ["preset=smoke"], SweepOptions()).command.startswith("rmlab sweep ")
+    monkeypatch.setattr("sys.argv", ["rmlab/__main__.py"])
+    assert origin.command_line(as_called=True) == origin.rmlab_as_called() == "rmlab"

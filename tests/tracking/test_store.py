@@ -105,7 +105,8 @@ def test_an_older_schema_or_another_file_is_one_clear_line(tmp_path: Path) -> No
         ("sqlite:////etc/passwd/mlflow.db", "cannot be written: .*/etc/passwd"),
         ("sqlite:////proc/rmlab/mlflow.db", "cannot be written"),
         ("sqlite:///relative.db", "depends on the working directory"),
-        ("./mlruns", "is a folder: MLflow's file store is no longer supported"),
+        ("./mlruns", r"\./mlruns: there is no such file or folder\. A new store is named by its URL: sqlite:////"),
+        ("/tmp", "is a folder: MLflow's file store is no longer supported"),
         ("file:///tmp/mlruns", "is a folder: MLflow's file store"),
     ],
 )
