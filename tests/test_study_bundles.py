@@ -29,8 +29,8 @@ from tests.verifiers.examples import write_pool
 
 STUDIES = REPOSITORY / "experiments" / "studies"
 SHIPPED = sorted(path.parent.name for path in STUDIES.glob("*/runs.zip"))
-IN_PARTS = sorted(path.parent.name for path in STUDIES.glob("*/bundles"))
-"""Studies whose runs came in several bundles."""
+IN_PARTS = sorted(path.parent.name for path in STUDIES.glob("*/bundles") if not (path.parent / "study.yaml").is_file())
+"""Studies whose runs came in several bundles, but those of several sweeps, whose pages `rmlab study` writes."""
 MADE_HERE = "made here"
 MOST_BYTES = 8_000_000
 
@@ -180,7 +180,7 @@ def test_a_figure_of_no_sweep_stands_on_the_page_itself(
     }
     places["rl/foretelling/foretelling.csv"] = []
     drawings = [figures._Drawing(place, folders, partial(draw, place)) for place, folders in places.items()]
-    monkeypatch.setattr(figures, "_chosen", lambda *_: drawings)
+    monkeypatch.setattr(figures, "_chosen", lambda *_, **__: drawings)
     track(Store.open(None), tmp_path, "data_scale", "100", 0, 1.0, place=0, baseline="100", control="c0")
     drawn = draw_figures(page=tmp_path / "page")
     assert [path.relative_to(tmp_path / "page").as_posix() for path in drawn] == [
