@@ -52,7 +52,7 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     for rows, columns, width, height in ((2, 3, style.TWO_COLUMNS, 4.4), (3, 2, style.ONE_COLUMN, 4.8)):
         with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
             points = _panels(axes.flat, pair, tables)
-            drawn.legend(*style.legend(axes.flat[:1]), loc="outside lower center", ncols=1)
+            drawn.legend(*style.legend(axes.flat[:1]), loc="outside lower center", ncols=1 if columns == 2 else 2)
             if columns > 2:
                 paths += style.save(drawn, folder, NAME, points)
             else:
@@ -149,7 +149,7 @@ def _panels(axes: Any, pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> l
         colour, report = LOOKS[place][0], run.verifier_report
         curve = sorted((int(k), value) for k, value in report["rm_at_k"].items())
         metrics = f"AUC within task {report['auc_within_task']:.2f}, ECE {report['ece_width_10']:.2f}"
-        words = f"{run.verifier}: {metrics}, pass@1 after RL {gained(run):.3f}"
+        words = f"{run.verifier}:\n{metrics}, pass@1 after RL {gained(run):.3f}"  # one line is wider than a column
         line(best, "rm_at_k", place, *zip(*curve, strict=True), marked=True, label=words)
         line(roc, "roc", place, *(side.tolist() for side in roc_within(scores)), drawstyle="steps-post")
         score, label, cluster = used([scores])
