@@ -27,6 +27,7 @@ from analysis.foretelling.estimates import (
     with_both,
     with_second_seeds,
 )
+from analysis.foretelling.reruns import Rerun, RerunSpread, rerun_spread, reruns
 from analysis.foretelling.runs import Study, column
 from analysis.rl.rank_statistics import Interval, Relation
 from rmlab.metrics.sweep_levels import LEVEL
@@ -49,7 +50,8 @@ class Answer:
     that block, and its verifiers. with_auc: by metric, its correlation with AUC within task over the verifiers of `execution_free` that
     have an outcome and both metrics (None: undefined, or of fewer than four), and their number. ends: by block, how many policies end
     shown below their start, shown above it, and how many there are. exploratory: what the plan does not have, of `execution_free`, with
-    its coefficient and count."""
+    its coefficient and count. finished: by block, and of "all", how many runs are taken and
+    how many are planned. rerun_spread: what a new start and RL seed change; reruns: runs beyond the plan beside that."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -64,6 +66,9 @@ class Answer:
     ends: Mapping[str, tuple[int, int, int]]
     exploratory: Mapping[str, tuple[float | None, int]]
     faults: Sequence[str]
+    finished: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    rerun_spread: RerunSpread | None = None
+    reruns: Sequence[Rerun] = ()
     sentences: Sequence[str] = field(default_factory=list)
 
     def shown(self, block: str, metric: str) -> bool:
@@ -118,6 +123,14 @@ class Answer:
             ends = {"value": effect.difference, "low": effect.low, "high": effect.high}
             said = {"p": effect.p, "p_alike": effect.p_alike, "least_shown": effect.least_shown, "words": effect.words}
             rows.append({"kind": "causal", "metric": name, **ends, **said})
+        if (spread := self.rerun_spread) is not None:
+            rows.append({"kind": "rerun_deviation", "value": spread.deviation, "n": spread.runs})
+            rows.append({"kind": "rerun_conditions", "n": spread.conditions})
+        for again in self.reruns:
+            ends = {"value": again.outcome, "low": again.low, "high": again.high}
+            rows.append({"kind": "rerun", "block": again.block, "metric": again.name, **ends, "n": again.outcomes})
+        for block, (finished, planned) in self.finished.items():
+            rows.append({"kind": "runs", "block": block, "value": finished, "n": planned})
         return rows
 
 
@@ -165,6 +178,10 @@ def answer(study: Study) -> Answer:
         },
         exploratory(free) if len(free) >= FEWEST else {},
         faults(rows, "have an outcome"),
+        {block: (len(study.of(block)), study.planned(block)) for block in study.blocks}
+        | {"all": (len(study.taken), len(study.cells))},
+        rerun_spread(study),
+        reruns(study),
     )
     return Answer(**{**vars(found), "sentences": _sentences(study, found)})
 

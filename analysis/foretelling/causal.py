@@ -107,17 +107,25 @@ MOVED = ("auc_within_task", "auc_pooled", "ece_width_10")
 
 def moved(study: Study) -> list[dict[str, Any]]:
     """What each condition changed of the verifier: its metrics, as it pays, on the start's own attempts at validation tasks before the
-    first step, mean over seeds. A row a block, verifier and condition."""
-    rows: dict[tuple[str, ...], list[Mapping[str, float]]] = {}
+    first step, mean over seeds; and what became of the policies: pass@1 after RL, mean over seeds, and how many are shown to end below
+    and above their start. A row a block, verifier and condition."""
+    rows: dict[tuple[str, ...], list[PaidRun]] = {}
     for block in BLOCKS:
         for run in study.of(block):
-            key = (block, run.cell["verifier"], run.cell["condition"])
-            rows.setdefault(key, []).append(run.policy.outcome.get("verifier_first", {}))
+            rows.setdefault((block, run.cell["verifier"], run.cell["condition"]), []).append(run)
     return [
         {"block": block, "verifier": verifier, "condition": condition, "runs": len(own)}
+        | {name: _mean_of([run.policy.outcome.get("verifier_first", {}).get(name) for run in own]) for name in MOVED}
         | {
-            name: float(np.mean(known)) if (known := [one[name] for one in own if name in one]) else None
-            for name in MOVED
+            "pass_at_1": float(np.mean([run.outcome for run in own])),
+            "below": sum(run.moved < 0 for run in own),
+            "above": sum(run.moved > 0 for run in own),
         }
         for (block, verifier, condition), own in rows.items()
     ]
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    """Of those that are known."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

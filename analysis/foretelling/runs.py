@@ -20,6 +20,8 @@ from rmlab.wording import counted
 
 WITHOUT = "two_bugs"
 NO_RUN = "no finished run"
+AGAIN = "_again"
+"""How the name of a run ends that repeats a cell of the plan with another RL seed, beyond the plan."""
 ENDS = {"failed": "failed", "killed": "was killed"}
 """How a cell may end, by the ledger, without a finished run, and the verb of it."""
 
@@ -84,11 +86,13 @@ class PaidRun:
 
 @dataclass(frozen=True)
 class Study:
-    """taken: by the name of the cell. left_out: name and reason, of cells without a run and of runs that are not taken."""
+    """taken: by the name of the cell. left_out: name and reason, of cells without a run and of runs that are not taken. again: runs
+    beyond the plan that repeat a cell from another start, with another RL seed."""
 
     cells: Sequence[Mapping[str, str]]
     taken: Mapping[str, PaidRun] = field(default_factory=dict)
     left_out: Sequence[tuple[str, str]] = ()
+    again: Sequence[PaidRun] = ()
 
     def of(self, block: str) -> list[PaidRun]:
         """The runs of a block, in the order of the plan."""
@@ -137,7 +141,28 @@ def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
             ]
             known = [f"run {run[:8]} of the ledger is not there" for run, of in plan.trained.items() if of == name]
             left_out.append((name, ", ".join([NO_RUN, *ends, *known])))
-    return Study(cells, taken, left_out)
+    again = list[PaidRun]()
+    for cell, run in repeated(cells, [run for own in named.values() for run in own]):
+        if reason := refusal(run, cell, plan):
+            left_out.append((run.run.name, f"run {run.run.run_id[:8]}: {reason}"))
+        else:
+            again.append(PaidRun(cell, run))
+    return Study(cells, taken, left_out, again)
+
+
+def repeated(
+    cells: Sequence[Mapping[str, str]], runs: Sequence[PolicyRun]
+) -> list[tuple[Mapping[str, str], PolicyRun]]:
+    """Runs named CELL_again, where CELL is a cell of the plan but for its RL seed; each with that cell as it would be with its seed."""
+    stems = {cell["name"].rpartition("_s")[0]: cell for cell in reversed(cells)}
+    found: list[tuple[Mapping[str, str], PolicyRun]] = []
+    for run in runs:
+        stem, _, seed = run.run.name.removesuffix(AGAIN).rpartition("_s")
+        cell = stems.get(stem)
+        if cell is not None and run.run.name.endswith(AGAIN):
+            overrides = cell["overrides"].replace(f"seed={cell['seed']}", f"seed={seed}")
+            found.append(({**cell, "name": run.run.name, "seed": seed, "overrides": overrides}, run))
+    return found
 
 
 def refusal(run: PolicyRun, cell: Mapping[str, str], plan: Plan) -> str:

@@ -215,11 +215,15 @@ def markdown(study: Study, found: Answer) -> str:
     if apart := unpaired(study):
         lines += [*(f"- not compared: {line}" for line in apart), ""]
     if changed := moved(study):
-        lines += ["| what pays | verifier | condition | runs | AUC within task | AUC pooled | ECE |", "|---" * 7 + "|"]
+        lines += [
+            "| what pays | verifier | condition | runs | AUC within task | AUC pooled | ECE | pass@1 after RL | below its start | above |",
+            "|---" * 10 + "|",
+        ]
         for row in changed:
-            metrics = [number(row[name]) for name in ("auc_within_task", "auc_pooled", "ece_width_10")]
+            metrics = [number(row[name]) for name in ("auc_within_task", "auc_pooled", "ece_width_10", "pass_at_1")]
             about = [row[name] for name in ("block", "verifier", "condition")]
-            lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics])} |")
+            ends = [str(row[name]) for name in ("below", "above")]
+            lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics, *ends])} |")
         lines += [
             "",
             "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds. Each run makes these "
@@ -227,6 +231,7 @@ def markdown(study: Study, found: Answer) -> str:
             "the frozen pool they do not (`check.py`).",
             "",
         ]
+    lines += _again(found)
     lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]
     again = {run.start for run in study.taken.values()}
     for start in sorted({run.cell["start"] for run in study.taken.values()}):
@@ -234,6 +239,31 @@ def markdown(study: Study, found: Answer) -> str:
             lines += [f"Start {start} has {sets} sets of weights, which are ranked apart.", ""]
     lines += _left_out(study) or ["Nothing was left out."]
     return "\n".join(lines) + "\n"
+
+
+def _again(found: Answer) -> list[str]:
+    """What a new start and RL seed change, and the reruns beside it."""
+    spread = found.rerun_spread
+    if spread is None:
+        return []
+    lines = [
+        f"**A new start and RL seed.** {spread.runs} runs of {spread.conditions} causal conditions were repeated with starts and verifiers "
+        f"trained again and another RL seed: within a condition pass@1 after RL has a standard deviation of {spread.deviation:.4f} "
+        f"({spread.degrees} degrees of freedom at most, since conditions of one seed share a start).",
+        "",
+    ]
+    if found.reruns:
+        lines += [
+            "| rerun beyond the plan | pass@1 after RL | 95 % interval for it | runs of the plan |",
+            "|---" * 4 + "|",
+        ]
+        lines += [
+            f"| {one.name} | {one.outcome:.3f}, {'inside' if one.inside else 'outside'} | [{one.low:.3f}, {one.high:.3f}] | "
+            f"{one.outcomes} |"
+            for one in found.reruns
+        ]
+        lines.append("")
+    return lines
 
 
 def _left_out(study: Study) -> list[str]:
