@@ -86,3 +86,10 @@ def most_held() -> float | None:
     import torch
 
     return torch.cuda.max_memory_reserved() / 2**30 or None  # 0 of a GPU that was never used, or is not there
+
+
+def most_in_tensors() -> float | None:
+    """GiB of the GPU that tensors have taken at once in this process, of what torch has held; None as for `most_held`."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() / 2**30 or None

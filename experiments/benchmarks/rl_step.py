@@ -165,6 +165,7 @@ def measure(given: argparse.Namespace, sandbox: Sandbox) -> dict[str, float]:
     tasks = load_tasks(STARTER / "tasks.parquet", sandbox).part("rl")
     import torch
 
+    from rmlab.gpu_memory import most_held, most_in_tensors
     from rmlab.models.config import LoraConfig
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.policies.engine import EngineConfig
@@ -210,6 +211,8 @@ def measure(given: argparse.Namespace, sandbox: Sandbox) -> dict[str, float]:
     made = [step(learner, context, number, given) for number in range(2, 2 + given.steps)]
     wait = {name: statistics.median(one[name] for one in made) for name in made[0]}
     print(f"median of {given.steps}: " + shares(wait), flush=True)
+    if (held := most_held()) is not None:
+        print(f"{held:.1f} GiB of the GPU at most, {most_in_tensors() or 0:.1f} GiB of it in tensors", flush=True)
     if given.barrier is not None:
         (given.barrier / f"took-{given.member}").write_text(json.dumps(statistics.mean(one["step"] for one in made)))
     if given.profile and cuda:

@@ -56,7 +56,8 @@ Phase = TrainingPhase | ScoringPhase | RolloutPhase
 class Work:
     """model: in words. phases: in order; those of one process, whose weights lie side by side where together. notes: what was assumed.
 
-    half: bfloat16 arithmetic. parallel: how several GPUs hold the model that is trained.
+    half: bfloat16 arithmetic. parallel: how several GPUs hold the model that is trained. graphs: updates are CUDA graphs, which keep their
+    memory (`rmlab.rl.graphed_rows`).
     """
 
     model: str
@@ -65,6 +66,7 @@ class Work:
     together: bool = False
     half: bool = True
     parallel: Parallel = Parallel.auto
+    graphs: bool = False
 
 
 SLACK = 1.02

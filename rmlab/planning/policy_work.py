@@ -29,6 +29,7 @@ from rmlab.planning.phases import (
     every_position,
     largest_micro_batch,
 )
+from rmlab.rl.config import GRAPHED_WORK
 from rmlab.training.batching import total_steps
 from rmlab.training.config import Dtype
 
@@ -140,7 +141,8 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
         judge, _ = _policy_shape(verifier, "verifier", assumed)
         read = reading([episode] * (attempts * loop.steps + beside), every_position=every_position(judge, False))
         phases.append(ScoringPhase(judge, read, loop.batch_tokens, half, name="verifier", apart=True))
-    return Work(name, tuple(phases), together=True, half=half)
+    graphs = half and shape.weights * loop.batch_tokens <= GRAPHED_WORK
+    return Work(name, tuple(phases), together=True, half=half, graphs=graphs)
 
 
 def branched(attempts: int, issue: int, own: int, alike: float, said: int) -> Reading:

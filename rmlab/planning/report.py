@@ -42,6 +42,10 @@ def plan_lines(question: Question, estimated: Estimate, command: str) -> list[st
     held = "a part of every weight" if estimated.sharded else "the whole model"
     over = f" of each of {estimated.gpus}, which holds {held}," if estimated.gpus > 1 else ""
     lines.append(f"memory      {_gib(memory.total)}{over} at the peak: {parts}")
+    if estimated.held > memory.total:
+        lines.append(
+            f"            torch holds {_gib(estimated.held)}: graphs of updates keep their memory to themselves"
+        )
     if estimated.offloaded:
         lines.append(
             f"machine     {_gib(estimated.offloaded / estimated.gpus)} of each GPU's largest micro-batch in its memory "
@@ -65,10 +69,10 @@ def _model_line(estimated: Estimate) -> str:
 
 def _verdict(estimated: Estimate) -> str:
     card = estimated.card
-    free = estimated.room / GIB
+    free = f"{estimated.room / GIB:.0f} GiB"
     if estimated.fits:
-        return f"fits        {card.name} has room for {free:.0f} GiB of tensors"
-    return f"does not fit {card.name}, which has room for {free:.0f} GiB of tensors"
+        return f"fits        {card.name} has room for {free}"
+    return f"does not fit {card.name}, which has room for {free}"
 
 
 def advice(question: Question, estimated: Estimate) -> list[str]:
@@ -76,7 +80,7 @@ def advice(question: Question, estimated: Estimate) -> list[str]:
     if estimated.fits:
         return []
     found = [
-        f"with {' '.join(way.settings)}: {_gib(way.estimated.memory.total)}, {duration(way.estimated.seconds)}"
+        f"with {' '.join(way.settings)}: {_gib(way.estimated.held)}, {duration(way.estimated.seconds)}"
         for way in what_fits(question)
     ]
     gpus = f", {MORE_GPUS[-1]} GPUs" if question.spreads else ""
@@ -126,11 +130,12 @@ def plan_values(question: Question, estimated: Estimate, command: str) -> dict[s
             for cost in estimated.phases
         ],
         "memory": (estimated.memory.parts() | {"total": estimated.memory.total}) if estimated.phases else {},
+        "held": estimated.held if estimated.phases else 0.0,
         "offloaded": estimated.offloaded,
         "room": estimated.room,
         "fits": estimated.fits if estimated.phases else True,
         "fits_with": [
-            {"settings": way.settings, "memory": way.estimated.memory.total, "seconds": way.estimated.seconds}
+            {"settings": way.settings, "memory": way.estimated.held, "seconds": way.estimated.seconds}
             for way in (what_fits(question) if estimated.phases and not estimated.fits else [])
         ],
         "seconds": estimated.seconds,

@@ -14,8 +14,6 @@ from rmlab.gpu_memory import give_back
 from rmlab.models.attention import sent
 from rmlab.models.packed import BEYOND, PackedRow
 
-WORK = 2e12
-"""Parameters × tokens of a row up to which graphs pay. What is larger keeps the device busy, and its activations are not to be held."""
 FILL = 128  # tokens of a sequence that fills a row
 Row = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 

@@ -16,7 +16,8 @@ from rmlab.models.config import LoraConfig
 from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
 from rmlab.models.packed import packs
-from rmlab.rl.graphed_rows import WORK, GraphedRows
+from rmlab.rl.config import GRAPHED_WORK
+from rmlab.rl.graphed_rows import GraphedRows
 from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
@@ -44,7 +45,7 @@ class Learner:
 
     def prepare_rows(self, tokens: int) -> None:
         """Lets rows of at most so many tokens be read by CUDA graphs, where they pay."""
-        pays = tokens * sum(p.numel() for p in self.model.parameters()) <= WORK
+        pays = tokens * sum(p.numel() for p in self.model.parameters()) <= GRAPHED_WORK
         if pays and self.packed and self.device.device.type == "cuda":
             if self.graphs is not None and self.graphs.tokens == tokens:
                 return

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rmlab.gpu_memory import most_held
+from rmlab.gpu_memory import most_held, most_in_tensors
 from rmlab.microswe.task import Task, tasks_fingerprint
 from rmlab.progress import progress
 from rmlab.rl.artifacts import ArtifactBuffer, episodes_page, spread_over
@@ -131,8 +131,9 @@ class Loop:
             context.engine.refresh()
         now = time.monotonic()
         metrics |= {"seconds_update": now - before_update, "seconds_step": now - started}
-        if (held := most_held()) is not None:
-            metrics["gpu_gib"] = held
+        for name, most in (("gpu_gib", most_held()), ("gpu_tensors_gib", most_in_tensors())):
+            if most is not None:
+                metrics[name] = most
         state.step += 1
         self._log(state, "rl", metrics, state.step)
         if self.watch.episodes and self._evaluation_is_due(state.step):

@@ -174,7 +174,9 @@ def timed(history: Sequence[Sequence[Any]]) -> list[str]:
             f"{parts('held_out', ('decoding', 'prefill', 'execution'))}"
         )
     if "rl/gpu_gib" in values:
-        lines.append(f"  {max(values['rl/gpu_gib']):.1f} GiB of the GPU at most")
+        tensors = values.get("rl/gpu_tensors_gib")
+        own = f", {max(tensors):.1f} GiB of it in tensors" if tensors else ""
+        lines.append(f"  {max(values['rl/gpu_gib']):.1f} GiB of the GPU at most{own}")
     return lines
 
 

@@ -223,13 +223,14 @@ def test_where_the_time_went() -> None:
         ["rl/reward", 9.0, 2, 0],
         ["rl/gpu_gib", 17.0, 1, 0],
         ["rl/gpu_gib", 18.25, 2, 0],
+        ["rl/gpu_tensors_gib", 14.0, 2, 0],
         ["held_out/seconds", 20.0, 0, 0],
         ["held_out/seconds_prefill", 5.0, 0, 0],
     ]
     assert timed(history) == [
         "  a step 5.0 s (99 %: 6.0): rollout 3.5, update 1.5; of the rollout decoding 2.0",
         "  the held-out benchmarks 20.0 s: prefill 5.0",
-        "  18.2 GiB of the GPU at most",
+        "  18.2 GiB of the GPU at most, 14.0 GiB of it in tensors",
     ]
 
 
