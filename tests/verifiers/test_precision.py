@@ -10,6 +10,7 @@ import torch
 
 from rmlab.models.heads import ScalarModel
 from rmlab.training.config import Dtype
+from rmlab.training.ranks import Ranks
 from rmlab.verifiers import precision, scoring
 from rmlab.verifiers.scoring import score_ids
 from rmlab.verifiers.verifier import Verifier, _halve_matrices
@@ -103,6 +104,28 @@ def test_what_is_beyond_the_range_of_float16_is_scored_in_bfloat16_and_said_once
     assert capsys.readouterr().err.count("beyond the range of float16") == 1
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_of_several_ranks_the_first_says_what_any_of_them_found_beyond_the_range(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], index: int
+) -> None:
+    """Whatever its own share of the prompts was."""
+    scoring._say_beyond_range.cache_clear()
+    prompts = [e.ids for e in verifier.encode([episode(i, True, longer=i % 3 * 4) for i in range(4)])]
+    alone = score_ids(verifier.model, prompts, verifier.answer, 0, batch_tokens=600)
+    shares = [scoring._own_share(prompts, Ranks(2, other)) for other in (0, 1)]
+
+    class OneOfTwo(Ranks):
+        def total(self, value: torch.Tensor) -> torch.Tensor:
+            of_other = torch.zeros(len(prompts) + 1, dtype=torch.float64)
+            of_other[shares[1 - index]] = torch.from_numpy(alone)[shares[1 - index]]
+            of_other[-1] = 1.0
+            return value + of_other
+
+    monkeypatch.setattr(scoring, "ranks_of", lambda model: OneOfTwo(2, index))
+    assert score_ids(verifier.model, prompts, verifier.answer, 0, batch_tokens=600) == pytest.approx(alone, abs=1e-6)
+    assert capsys.readouterr().err.count("beyond the range of float16") == 1 - index
+
+
 def test_matrices_are_halved_for_the_device_unless_they_are_beyond_the_range(verifier: Verifier) -> None:
     model = copy.deepcopy(verifier.model)
     layer = model.model.layers[0]
@@ -134,6 +157,20 @@ def test_what_is_too_small_for_float16_keeps_bfloat16_and_is_said_once(
     _halve_matrices(small, "cuda")
     assert {block.down_proj.weight.dtype, small.model.layers[0].mlp.up_proj.weight.dtype} == {torch.bfloat16}
     assert precision.half_precision(small, "cuda") is torch.bfloat16, "as it was loaded, so it scores"
+
+
+def test_of_several_ranks_one_says_that_a_verifier_scores_in_bfloat16(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for rank in (None, "0", "1"):
+        small = copy.deepcopy(verifier.model)
+        with torch.no_grad():
+            small.model.layers[1].mlp.down_proj.weight *= 2.0**-24
+        monkeypatch.delenv("RANK", raising=False) if rank is None else monkeypatch.setenv("RANK", rank)
+        assert precision.half_precision(small, "cuda") is torch.bfloat16
+        said.append(capsys.readouterr().err.count("scored in bfloat16"))
+    assert said == [1, 1, 0]
 
 
 def test_the_error_of_float16_is_worked_out_where_it_matters() -> None:
