@@ -38,13 +38,14 @@ COLOURS = {
     "waiting": "dim",
 }
 WORDS = {"running": "started", "elsewhere": "is at work elsewhere: waiting for it"}
+RESUMED = "resumed from its checkpoint"
 
 
 @dataclass
 class ProgressLine:
     """One cell as it is shown. seconds: what it took; began: when it started to run, by the monotonic clock; ran: from then to its
     end, so without the time in a queue. where: what a scheduler calls it, "" on this machine. group, work: see `CellTime`. same_as:
-    the cell that is the same run, so that this one takes no time."""
+    the cell that is the same run, so that this one takes no time. resumes: whether it starts from a checkpoint that it left before."""
 
     name: str
     state: CellState
@@ -56,6 +57,7 @@ class ProgressLine:
     ran: float | None = None
     where: str = ""
     same_as: str = ""
+    resumes: bool = False
 
     @property
     def is_at_work(self) -> bool:
@@ -154,9 +156,8 @@ class ProgressTable:
         if self._live is None:
             took = f" in {duration(seconds)}" if seconds is not None else ""
             at = f" as {line.where}" if where else ""
-            self.inform(
-                f"[{self._done()}/{len(self.lines)}] {name} {WORDS.get(state, state)}{took}{at}{self._left('; ')}"
-            )
+            word = RESUMED if state == "running" and line.resumes else WORDS.get(state, state)
+            self.inform(f"[{self._done()}/{len(self.lines)}] {name} {word}{took}{at}{self._left('; ')}")
 
     @_guarded
     def tell(self, event: Event | None) -> None:
