@@ -53,7 +53,7 @@ def _base(store: Store) -> str:
 
 def ui_command() -> str:
     """What to type for the UI."""
-    return f"{shlex.quote(rmlab_as_called())} ui"
+    return shlex.join([*rmlab_as_called(), "ui"])
 
 
 def address_hint(store: Store, experiment: str) -> str:
