@@ -89,7 +89,7 @@ def main(overrides: Sequence[str], force: bool = False) -> WrittenSet:
     """Composes `conf/collect.yaml` with the overrides and collects."""
     config = compose("collect", list(overrides))
     describe_single(config, overrides)
-    return run(config, command=shlex.join([rmlab_as_called(), "collect", *overrides]), force=force)
+    return run(config, command=shlex.join([*rmlab_as_called(), "collect", *overrides]), force=force)
 
 
 def run(config: DictConfig, command: str = "rmlab collect", force: bool = False) -> WrittenSet:

@@ -15,7 +15,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose
-from rmlab.errors import UsageError
+from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import Identity, file_fingerprint, hashed_values
 from rmlab.microswe.build.joined import joined_tasks
 from rmlab.microswe.episode import Edits
@@ -27,7 +27,7 @@ from rmlab.sweep.cells import identify
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single_run import run_once
 from rmlab.tracking.parameters import describe_single
-from rmlab.tracking.references import VALIDATION_SCORES, find_model
+from rmlab.tracking.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.training.device import compiled_layers
 
 FIXED_LIMIT = (
@@ -69,9 +69,7 @@ def identity(config: DictConfig) -> Identity:
             "every score in float32 has a logit of its own"  # a later choice: scores were cut at 1e-6
         )
     uri = config.tracking.uri
-    record_of(
-        find_model(config.start, "config.json", uri).folder
-    )  # a damaged one is said before a finished run is looked for
+    record_of(_find_start(config.start, uri).folder)  # a damaged one is said before a finished run is looked for
     plain["verifier"] = _content(config.verifier, "verifier.json", uri) if config.verifier else ""
     plain["reward"]["ensemble"] = [_content(name, "verifier.json", uri) for name in config.reward.ensemble]
     if (
@@ -107,7 +105,7 @@ def run(config: DictConfig) -> str:
     settings = _settings(config)
     hashes = identity(config)
     uri = settings.tracking.uri
-    start = find_model(settings.start, "config.json", uri)
+    start = _find_start(settings.start, uri)
     verifiers = [
         find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name
     ]
@@ -148,6 +146,17 @@ def run(config: DictConfig) -> str:
 def limits(config: LimitsConfig) -> Limits:
     """As the sandbox takes them."""
     return Limits(batch_seconds=config.batch_seconds)
+
+
+def _find_start(name: str, uri: str | None) -> Reference:
+    """The policy that learns. Raises DataError for a verifier, which answers YES or NO and makes no attempts."""
+    start = find_model(name, "config.json", uri)
+    if (start.folder / "verifier.json").is_file():
+        raise DataError(
+            f"start={name} is a verifier, and a verifier plays no attempts. Name a policy (`rmlab warm-start` makes one). "
+            f"The verifier that pays is named by verifier={name}."
+        )
+    return start
 
 
 @cache

@@ -13,13 +13,14 @@ compare_sides        which runs, files or rule are compared; runs are looked up 
 doctor               what works on this machine
 evaluate             all metrics of a score table
 experiments          collect, train, rl, pretrain, warm-start: the programs of experiments/
-figures              figures from tracked runs; several sweeps as one study: its ledger, one table, one figure
+figures              figures from tracked runs
 import_trajectories  import trajectories from other formats
 models               fetch, pack, unpack and merge models
 multirun             Hydra's own multirun of a program (`rmlab train -m`)
 plan                 estimate what a run will cost
 runs                 list, export and import tracked runs
 score                score trajectories with a verifier
+study                several sweeps as one study: its ledger, one table, one figure
 sweep                launch or resume a sweep
 tasks                build, check and set apart the micro-SWE tasks
 trajectories         show, measure, split and join trajectory sets

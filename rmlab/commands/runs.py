@@ -212,7 +212,9 @@ def by(found: "Sequence[AnyRun]", name: str, ascending: bool = False) -> "list[A
     key = next((prefix + name for prefix in PREFIXES if prefix + name in names), None)
     if key is None:
         hint = near(name, sorted({known.rpartition("/")[2] for known in names}))
-        raise UsageError(f"--sort {name}: no run has a metric or parameter of that name{hint}")
+        raise UsageError(
+            f"--sort {name}: no run has a metric or parameter of that name{hint}. `rmlab runs list --csv` has a column for each."
+        )
     values = {run.run_id: value for run in found if (value := _value(run, key)) not in (None, "")}
     there = [run for run in found if run.run_id in values]
     try:

@@ -3,27 +3,17 @@
 Report, intervals, comparisons, tables, MLflow names and the list in analysis/metrics.md (`python -m rmlab.metrics.registry`
 prints it) follow from METRICS. To add a metric, write a Statistic (like those in weighted.py) and register it here: its value is
 that with all weights 1. If definitions.py gives its exact value, the Statistic gives only the intervals; the tests compare the two.
+The metrics of calibration, of which there are many, stand in registry_calibration.py.
 """
 
 from rmlab.metrics.by_patch import BestOfPatches, WeightedMajority, WithinTasksOfPatches
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.metric import Metric
-from rmlab.metrics.uncertainty import Rule
-from rmlab.metrics.weighted import (
-    AdvantageMeasures,
-    BestOfK,
-    BestOfKAcross,
-    PriorCorrectedBins,
-    Recalibrations,
-    RowMeans,
-    Statistic,
-    WidthBins,
-    WithinTasks,
-)
+from rmlab.metrics.registry_calibration import CALIBRATION_METRICS
+from rmlab.metrics.weighted import AdvantageMeasures, BestOfK, BestOfKAcross, RowMeans, Statistic, WithinTasks
 from rmlab.metrics.weighted_sorted import ConfidenceOrder, SortedRows
 
-DISCRIMINATION, CALIBRATION, ABSTAINING = "Discrimination", "Calibration", "Abstaining"
-GRADIENT = "What the gradient sees"
+DISCRIMINATION, ABSTAINING, GRADIENT = "Discrimination", "Abstaining", "What the gradient sees"
 
 METRICS: tuple[Metric, ...] = (
     Metric("tasks", "tasks with a labelled attempt"),
@@ -111,134 +101,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("mixed_tasks", "tasks with a resolved and an unresolved attempt among the scored"),
     Metric("within_pairs", "pairs of a resolved and an unresolved attempt at one task"),
-    Metric(
-        "ece_width_10",
-        "expected calibration error of the positive class, 10 bins of equal width",
-        section=CALIBRATION,
-        label="ECE, 10 bins",
-        statistic=WidthBins,
-        rule=Rule.BASIC,
-    ),
-    Metric(
-        "ece_less_floor",
-        "ece_width_10 less ece_noise_floor_task: what calibrated scores would not show on such a table",
-        section=CALIBRATION,
-        label="the same, less its floor",
-        note="less the mean of its noise floor with task effect; the interval is of the error that endless attempts would show",
-        statistic=WidthBins,
-        rule=Rule.LESS_FLOOR,
-        less=("ece_width_10", "ece_noise_floor_task"),
-    ),
-    Metric(
-        "ece_noise_floor",
-        "mean ece_width_10 of calibrated scores, labels drawn independently",
-        section=CALIBRATION,
-        label="floor without task effect",
-    ),
-    Metric("ece_noise_floor_p95", "its 95th percentile"),
-    Metric(
-        "ece_noise_floor_task",
-        "mean ece_width_10 of calibrated scores, labels of a task drawn alike",
-        section=CALIBRATION,
-        label="noise floor, task effect",
-    ),
-    Metric("ece_noise_floor_task_p95", "its 95th percentile: above it a score is called miscalibrated"),
-    Metric("task_effect_variance", "variance of the effect of the task on the logit"),
-    Metric(
-        "ece_width_15",
-        "the ECE with 15 bins of equal width",
-        section=CALIBRATION,
-        label="ECE, 15 bins",
-        statistic=WidthBins,
-        rule=Rule.BASIC,
-    ),
-    Metric(
-        "ece_mass_10",
-        "the ECE with 10 bins of equal mass",
-        section=CALIBRATION,
-        label="ECE, 10 equal-mass bins",
-        statistic=SortedRows,
-        rule=Rule.BASIC,
-    ),
-    Metric(
-        "ece_debiased",
-        "squared calibration error less its bias, 15 bins of equal mass",
-        section=CALIBRATION,
-        label="ECE², debiased",
-        note="squared; may be negative",
-        statistic=SortedRows,
-        rule=Rule.BASIC_UNCUT,
-    ),
-    Metric(
-        "ece_prior_corrected",
-        "the ECE after the score is moved from training's base rate to validation's",
-        section=CALIBRATION,
-        label="ECE, prior corrected",
-        statistic=PriorCorrectedBins,
-        rule=Rule.BASIC,
-        compared=False,
-    ),
-    Metric(
-        "ece_prior_corrected_less_floor",
-        "ece_prior_corrected less the floor of the corrected scores",
-        section=CALIBRATION,
-        label="corrected, less its floor",
-        statistic=PriorCorrectedBins,
-        rule=Rule.LESS_FLOOR,
-        compared=False,
-        less=("ece_prior_corrected", "ece_prior_corrected_noise_floor_task"),
-    ),
-    Metric("ece_prior_corrected_noise_floor_task", "ece_noise_floor_task of the corrected scores"),
-    Metric("ece_prior_corrected_noise_floor_task_p95", "its 95th percentile"),
-    Metric(
-        "ece_confidence",
-        "the ECE of the likelier answer",
-        section=CALIBRATION,
-        label="ECE of max(s, 1 - s)",
-        statistic=WidthBins,
-        rule=Rule.BASIC,
-    ),
-    Metric(
-        "mce",
-        "largest gap of the 10 bins of equal width",
-        section=CALIBRATION,
-        label="MCE",
-        statistic=WidthBins,
-        rule=Rule.BASIC,
-    ),
-    Metric(
-        "brier",
-        "mean squared difference of score and label",
-        section=CALIBRATION,
-        label="Brier score",
-        statistic=RowMeans,
-    ),
-    Metric("brier_miscalibration", "part of the Brier score: what calibration would save"),
-    Metric("brier_discrimination", "part of the Brier score: what telling attempts apart saves"),
-    Metric("brier_uncertainty", "part of the Brier score: what the resolved rate alone leaves"),
-    Metric(
-        "log_loss",
-        "mean -log of the probability given to the label, in nats",
-        section=CALIBRATION,
-        label="log loss",
-        statistic=RowMeans,
-    ),
-    Metric(
-        "calibration_slope",
-        "slope of the logistic recalibration; below 1: overconfident",
-        section=CALIBRATION,
-        label="slope",
-        statistic=Recalibrations,
-        compared=False,
-    ),
-    Metric(
-        "calibration_intercept",
-        "intercept of the logistic recalibration",
-        section=CALIBRATION,
-        label="intercept",
-        statistic=Recalibrations,
-        compared=False,
-    ),
+    *CALIBRATION_METRICS,
     Metric(
         "aurc",
         "mean error rate of the likelier answer over all coverages",

@@ -53,7 +53,7 @@ def plan_to_launch(name: str, arguments: Sequence[str], options: SweepOptions) -
     Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level.
     """
     try:
-        return make_plan(name, arguments, shlex.join([rmlab_as_called(), "sweep", name, *arguments, *options.flags()]))
+        return make_plan(name, arguments, shlex.join([*rmlab_as_called(), "sweep", name, *arguments, *options.flags()]))
     except MissingModel:
         spec = read_request(arguments).spec(name)
         if options.dry_run and spec.search is None:

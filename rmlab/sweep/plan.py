@@ -65,6 +65,14 @@ def refuse_owned_overrides(spec: SweepSpec, overrides: Sequence[str]) -> None:
                 )
 
 
+def refuse_singular(overrides: Sequence[str]) -> None:
+    """Raises UsageError for `level=2000` and `arm=steps`, which no program knows: a sweep takes lists."""
+    for text in overrides:
+        key, _, value = text.partition("=")
+        if key in ("level", "arm"):
+            raise UsageError(f"{text}: a sweep has {key}s. Choose them with {key}s=[{value.strip('[]')}].")
+
+
 def expand(
     spec: SweepSpec,
     overrides: Sequence[str],
@@ -78,7 +86,11 @@ def expand(
     """
     refuse_owned_overrides(spec, overrides)
     declared = spec.factors
-    common = compose(spec.program, [*spec.overrides, *overrides])
+    try:
+        common = compose(spec.program, [*spec.overrides, *overrides])
+    except UsageError:
+        refuse_singular(overrides)
+        raise
     if "tracking" not in common or SEED not in common:
         raise UsageError(
             f"program {spec.program!r} cannot be swept: its configuration lacks the keys seed and tracking"

@@ -151,7 +151,9 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
     raw = yaml_mapping(path)
     presets = raw.pop("presets", None)
     if not isinstance(presets, dict) or not presets:
-        raise UsageError(f"{path}: presets are missing; at least one is needed")
+        raise UsageError(
+            f"{path}: presets are missing; at least one is needed, such as `presets: {{demo: {{overrides: [preset=demo]}}}}`"
+        )
     preset = preset or ("demo" if "demo" in presets else next(iter(presets)))
     if preset not in presets:
         raise UsageError(f"sweep {name} has no preset {preset!r}{near(preset, presets)}; it has: {', '.join(presets)}")

@@ -43,16 +43,19 @@ def yaml_mapping(path: Path) -> dict[str, Any]:
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "levels": (lambda v: list_of(v, (int, float, str)), "a list of numbers or words"),
-    "arms": (lambda v: list_of(v, (int, float, str)), "a list of words"),
+    "levels": (lambda v: list_of(v, (int, float, str)), "a list of numbers or words, such as [500,2000]"),
+    "arms": (lambda v: list_of(v, (int, float, str)), "a list of words, such as [epochs,steps]"),
     "seeds": (
         lambda v: list_of(v, (int,)) and all(0 <= seed <= LARGEST for seed in v),
-        f"a list of whole numbers from 0 to {LARGEST}",
+        f"a list of whole numbers from 0 to {LARGEST}, such as [0,1,2]",
     ),
     "trials": (lambda v: isinstance(v, int) and v > 0, "a whole number, at least 1"),
-    "overrides": (lambda v: v == [] or list_of(v, (str,)), "a list of KEY=VALUE"),
+    "overrides": (
+        lambda v: v == [] or list_of(v, (str,)),
+        "a list of KEY=VALUE, such as [preset=demo,training.epochs=2]",
+    ),
     "baseline": (lambda v: isinstance(v, int | float | str), "one of the levels"),
-    "cost": (lambda v: isinstance(v, dict), "a text by preset"),
+    "cost": (lambda v: isinstance(v, dict), "a text by preset, such as {demo: 8 min on 2 cores}"),
     "named": (
         lambda v: isinstance(v, dict) and all(list_of(o, (str,)) for o in v.values()),
         "a list of KEY=VALUE by level",
@@ -70,9 +73,9 @@ def list_of(value: Any, kinds: tuple[type, ...]) -> bool:
 def typed(kind: type, raw: Mapping[str, Any], where: str, whole: bool = True) -> dict[str, Any]:
     """The fields of a dataclass from plain values; whole: those without a default have to be there. Raises UsageError for what is
     unknown, missing or of another type."""
-    if not isinstance(raw, Mapping):
-        raise UsageError(f"{where} must be a mapping")
     known = [f.name for f in fields(kind)]
+    if not isinstance(raw, Mapping):
+        raise UsageError(f"{where} must be a mapping; its keys are {', '.join(known)}")
     for key, value in raw.items():
         if key not in known:
             raise UsageError(
@@ -81,7 +84,9 @@ def typed(kind: type, raw: Mapping[str, Any], where: str, whole: bool = True) ->
         holds, what = _KINDS.get(key, (lambda v: isinstance(v, str), "a text"))
         if value is not None and not holds(value):
             raise UsageError(f"{where}: {key}={value} must be {what}")
-    required = [f.name for f in fields(kind) if f.name not in raw and f.default is f.default_factory]
+    required = [f.name for f in fields(kind) if raw.get(f.name) is None and f.default is f.default_factory]
     if whole and required:
-        raise UsageError(f"{where}: {required[0]} is missing")
+        raise UsageError(
+            f"{where}: {required[0]} is missing: add a line `{required[0]}: ...` (sweeps/README.md says what it is for)"
+        )
     return {key: value for key, value in raw.items() if value is not None}

@@ -24,6 +24,8 @@ CONFIG = r"[0-9a-f]{16}"
 NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
 VALIDATION_SCORES = "validation_scores.parquet"
 LISTS_BUNDLE = "`rmlab runs list --store BUNDLE`"
+KINDS = {"verifier.json": "a verifier, which `rmlab train` makes", "config.json": "a saved model"}
+"""By the file that it must have, what a folder or a run is to hold."""
 HASHED = (".json", ".safetensors", ".txt")
 
 
@@ -71,11 +73,14 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
         for candidate in (folder, folder / MODEL):
             if (candidate / record).is_file():
                 return Reference(candidate)
-        raise DataError(f"{name} has no {record}: name the folder of a saved model")
+        raise DataError(f"{name} has no {record}: name the folder of {KINDS.get(record, 'a saved model')}")
     run = find_run(name, uri)
     model = run.artifact(MODEL)
     if not (model / record).is_file():
-        raise DataError(f"{name}: the model of this run has no {record}, so it is a different kind of model")
+        raise DataError(
+            f"{name}: the model of this run has no {record}, so it is a different kind of model. Name a run that made "
+            f"{KINDS.get(record, 'one')}; `rmlab runs list` shows the kinds."
+        )
     return Reference(model, run.run_id, run.name, run)
 
 

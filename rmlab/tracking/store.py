@@ -57,7 +57,12 @@ MAGIC = b"SQLite format 3\0"
 
 def _as_uri(uri: str | None) -> str:
     if not uri or "://" in uri:
-        return uri or default_uri()
+        uri = uri or default_uri()
+        if uri.startswith(SQLITE) and not (database := Path(uri.removeprefix(SQLITE))).is_absolute():
+            raise StoreError(
+                f"{uri} depends on the working directory of each process: use {SQLITE}{database.absolute()}"
+            )
+        return uri
     path = Path(uri)
     if path.is_file():
         with path.open("rb") as file:
@@ -71,7 +76,8 @@ def _as_uri(uri: str | None) -> str:
                 )
         return f"{SQLITE}{path.resolve()}"
     if not path.exists() and uri.endswith((".db", ".sqlite", ".zip")):
-        raise StoreError(f"{uri}: there is no such file")
+        new = "" if uri.endswith(".zip") else f". A new store is named by its URL: {SQLITE}{path.absolute()}"
+        raise StoreError(f"{uri}: there is no such file{new}")
     if not path.exists() and ":" not in uri:
         raise StoreError(
             f"{uri}: there is no such file or folder. A new store is named by its URL: sqlite:////absolute/path/mlflow.db"
@@ -267,10 +273,6 @@ class Store:
 
 def _check_writable(database: Path) -> None:
     """Raises StoreError where the file or its folder cannot be written (sqlite writes a journal beside its file)."""
-    if not database.is_absolute():
-        raise StoreError(
-            f"{SQLITE}{database} depends on the working directory of each process: use {SQLITE}{database.absolute()}"
-        )
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -94,17 +94,23 @@ def _process(pid: int) -> str:
     return f"{pid}@{fields[19]}"
 
 
-def rmlab_as_called() -> str:
-    """What to type for rmlab: `rmlab`, or the path that it was called by where the search path has no rmlab."""
-    called = sys.argv[0]
-    return called if Path(called).name == "rmlab" and shutil.which("rmlab") is None else "rmlab"
+def rmlab_as_called() -> list[str]:
+    """The words to type for rmlab: `rmlab`; where the search path has none, as it was called: by its path, or as `python -m rmlab`. For
+    commands that are given to be typed as they stand; what only names a command says plain `rmlab`."""
+    called = Path(sys.argv[0])
+    if shutil.which("rmlab") is None:
+        if called.name == "rmlab":
+            return [sys.argv[0]]
+        if called.parts[-2:] == ("rmlab", "__main__.py"):
+            return [sys.orig_argv[0], "-m", "rmlab"]
+    return ["rmlab"]
 
 
 def command_line(as_called: bool = False) -> str:
     """This process' command as one types it again; `python -m rmlab` is `rmlab`. as_called: here, see `rmlab_as_called`."""
     name = Path(sys.argv[0]).name
-    rmlab = rmlab_as_called() if as_called else "rmlab"
-    return shlex.join([rmlab if name in ("rmlab", "__main__.py", "cli.py") else name, *sys.argv[1:]])
+    rmlab = rmlab_as_called() if as_called else ["rmlab"]
+    return shlex.join([*(rmlab if name in ("rmlab", "__main__.py", "cli.py") else [name]), *sys.argv[1:]])
 
 
 def origin_tags() -> dict[str, str]:

@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +25,18 @@ from rmlab.tracking.store import SEARCHED, Store, quiet_environment
 from rmlab.tracking.successors import name_successors
 from rmlab.tracking.tags import rmlab_as_called
 from rmlab.tracking.ui_server import HOST, TRAINING
-from rmlab.tracking.views import ARMS, CURVES, HEADLINE, TABLE, headline, is_ours, rounded, view_tags
+from rmlab.tracking.views import (
+    CURVES,
+    HEADLINE,
+    LEVELS,
+    PREFIX,
+    TABLE,
+    headline,
+    is_ours,
+    levels_view,
+    rounded,
+    view_tags,
+)
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -34,11 +46,11 @@ START_SECONDS = 120.0
 
 
 def experiment_address(base: str, experiment_id: str | None, view: str | None = TABLE) -> str:
-    """Where an experiment opens in the training view, with a prepared view (TABLE, CURVES); without an id, the list of them."""
+    """Where an experiment opens in the training view, with a prepared view (TABLE, one of LEVELS); without an id, the list of them."""
     if experiment_id is None:
         return f"{base}/#/experiments?{TRAINING}"
     address = f"{base}/#/experiments/{experiment_id}/runs?{TRAINING}"
-    charts = "&compareRunsMode=CHART" if view in (CURVES, ARMS) else ""
+    charts = "&compareRunsMode=CHART" if view in LEVELS else ""
     return f"{address}{charts}&viewStateShareKey={view}" if view else address
 
 
@@ -53,7 +65,7 @@ def _base(store: Store) -> str:
 
 def ui_command() -> str:
     """What to type for the UI."""
-    return f"{shlex.quote(rmlab_as_called())} ui"
+    return shlex.join([*rmlab_as_called(), "ui"])
 
 
 def address_hint(store: Store, experiment: str) -> str:
@@ -63,13 +75,13 @@ def address_hint(store: Store, experiment: str) -> str:
 
 
 def levels_views(store: Store) -> dict[str, str]:
-    """Of every experiment with levels the view that compares them: each arm for itself, where a run has one."""
-    found: dict[str, str] = {}
+    """Of every experiment with levels the view that compares them: each arm and each preset for itself, where there are several."""
+    arms, presets = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for info in run_infos(store):
         if "level" in info.tags:
-            has_arms = bool(info.tags.get("arm")) or found.get(info.experiment_id) == ARMS
-            found[info.experiment_id] = ARMS if has_arms else CURVES
-    return found
+            arms[info.experiment_id].add(info.tags.get("arm", ""))
+            presets[info.experiment_id].add(info.tags.get("preset", ""))
+    return {one: levels_view(any(arms[one]), len(presets[one]) > 1) for one in arms}
 
 
 def choose_port(asked: int | None) -> int:
@@ -180,6 +192,9 @@ def bring_up(store: Store, descriptions: Mapping[str, str]) -> int:
         if experiment.name in descriptions:
             store.describe(experiment.name, descriptions[experiment.name], _searched(experiment))
         views = view_tags(_searched(experiment))
+        if f"{PREFIX}{TABLE}" in experiment.tags:  # made here: what came with a later version is put beside it
+            for key in views.keys() - experiment.tags.keys():
+                store.call(partial(store.client.set_experiment_tag, experiment.experiment_id, key, views[key]))
         old = {
             key: tag for key, tag in views.items() if is_ours(experiment.tags.get(key)) and experiment.tags[key] != tag
         }

@@ -51,7 +51,9 @@ def rounded(value: float) -> float:
 
 PREFIX = "mlflow.sharedViewState."
 TABLE, CURVES, ARMS = "rmlab-table", "rmlab-levels", "rmlab-arms"
-"""Keys of the views."""
+PRESETS, ARMS_PRESETS = "rmlab-levels-presets", "rmlab-arms-presets"
+LEVELS = (CURVES, ARMS, PRESETS, ARMS_PRESETS)
+"""Keys of the views; LEVELS: of those with charts."""
 
 COLUMNS = (
     "tags.`level`",
@@ -113,7 +115,8 @@ def view_tags(searched: Sequence[str] = ()) -> dict[str, str]:
 
     TABLE: one line a run, the headline metrics beside its level and seed; of a search, beside the parameters that it searches.
     What another run went on with is left out. CURVES: the charts that matter, every level as one line, the mean of its seeds, without
-    failed runs; ARMS: the same, every level in each arm as one line. A search has neither.
+    failed runs; ARMS: the same, every level in each arm as one line. PRESETS, ARMS_PRESETS: these two with a line for each preset, whose
+    runs are of another size and share no mean. A search has none of the four.
     """
     columns = [*(f"params.`{name}`" for name in searched), *COLUMNS]
     shown = {"selectedColumns": columns, "columnOrder": [NAME, *columns], "columnWidths": WIDTHS}
@@ -132,7 +135,18 @@ def view_tags(searched: Sequence[str] = ()) -> dict[str, str]:
         f"{PREFIX}{TABLE}": _tag("Runs: headline metrics", table),
         f"{PREFIX}{CURVES}": _tag("Levels: best of k and more", curves("level")),
         f"{PREFIX}{ARMS}": _tag("Levels by arm: best of k and more", curves("level", "arm")),
+        f"{PREFIX}{PRESETS}": _tag("Levels by preset: best of k and more", curves("level", "preset")),
+        f"{PREFIX}{ARMS_PRESETS}": _tag(
+            "Levels by arm and preset: best of k and more", curves("level", "arm", "preset")
+        ),
     }
+
+
+def levels_view(arms: bool, presets: bool) -> str:
+    """The key of the view that compares levels. arms, presets: whether an experiment has runs with arms, and of several presets."""
+    return {(False, False): CURVES, (True, False): ARMS, (False, True): PRESETS, (True, True): ARMS_PRESETS}[
+        arms, presets
+    ]
 
 
 def is_ours(tag: str | None) -> bool:

@@ -8,6 +8,7 @@ import re
 import shlex
 
 from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.tags import rmlab_as_called
 
 MODEL = "model"
 SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf", ".ckpt")
@@ -29,7 +30,7 @@ def training_command(run: RunInfo, bare: bool) -> str:
     if not (sweep and preset and level) or "=" in run.tags.get("arm", ""):
         return "the command that made it, with --force"
     levels = ",".join(dict.fromkeys([baseline or level, level]))
-    words = ["rmlab", "sweep", sweep, f"preset={preset}", f"levels=[{levels}]"]
+    words = [*rmlab_as_called(), "sweep", sweep, f"preset={preset}", f"levels=[{levels}]"]
     words += [f"seeds=[{seed[1]}]"] if (seed := re.search(r" s(\d+)$", run.name)) else []
     words += [f"arms=[{run.tags['arm']}]"] if run.tags.get("arm") else []
     flag = "--rerun-without-weights" if bare else "--force"

@@ -15,6 +15,7 @@ from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.references import find_model
 from rmlab.tracking.weights import MODEL
 from rmlab.training.config import OptimizerConfig
+from rmlab.training.ranks import says_for_all
 
 HUB = "hf:"
 FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
@@ -34,7 +35,8 @@ class Start(Protocol):
 
 
 def find_pretrained(settings: Start, *, warn: bool = True) -> None:
-    """Puts the folder that `model.pretrained` names in its place. warn: say in one line where the learning rate does not fit.
+    """Puts the folder that `model.pretrained` names in its place. warn: say in one line where the learning rate does not fit;
+    of several ranks the first one says it.
 
     Raises DataError as `pretrained_folder` does, and where `model` states another shape than the folder's model has.
     """
@@ -43,7 +45,9 @@ def find_pretrained(settings: Start, *, warn: bool = True) -> None:
     folder = pretrained_folder(settings.model.pretrained, settings.tracking.uri)
     settings.model.pretrained = str(folder)
     _check_shape(settings.model, folder)
-    if warn and (warning := warn_of_rate(folder, settings.optimizer.learning_rate, settings.lora.rank)):
+    if not warn or not says_for_all():
+        return
+    if warning := warn_of_rate(folder, settings.optimizer.learning_rate, settings.lora.rank):
         print(warning, file=sys.stderr)
 
 

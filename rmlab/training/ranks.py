@@ -6,6 +6,7 @@ parts of them, so that the sum of their losses does not depend on the number of 
 """
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,15 @@ PATIENCE_SECONDS = 30.0
 def started_ranks() -> int:
     """How many ranks train the run of this process together; 1 where it trains alone."""
     return int(os.environ.get(STARTED, 1))
+
+
+def says_for_all() -> bool:
+    """Whether this process prints what every rank finds alike, such as a notice on the weights: rank 0, or a process without others. In
+    somebody's own program the ranks are those of its torch.distributed, or of the command that started it (torchrun, accelerate)."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return bool(distributed.get_rank() == 0)
+    return os.environ.get("RANK", "0") == "0"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 
 from rmlab.models.heads import language_model
 from rmlab.models.moe import has_experts
+from rmlab.training.ranks import says_for_all
 from rmlab.training.sharding import is_sharded
 
 Autocast = Callable[[], AbstractContextManager[Any]]
@@ -51,10 +52,10 @@ def arithmetic(model: Any) -> torch.dtype:
 
 def loses_small(model: Any) -> bool:
     """Whether float16 would change a matrix of a language model's layers by more than bfloat16 does, because it makes small numbers
-    zero. Looked at once a model, whose weights are final when it scores, and said on standard error."""
+    zero. Looked at once a model, whose weights are final when it scores, and said on standard error, by one rank where several score."""
     if model not in _losing:
         _losing[model] = _lost(model)
-        if _losing[model]:
+        if _losing[model] and says_for_all():
             print(f"{_losing[model]}: this verifier is scored in bfloat16, which rounds more.", file=sys.stderr)
     return bool(_losing[model])
 

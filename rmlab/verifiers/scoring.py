@@ -74,18 +74,24 @@ def score_ids(
         return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)[place_N]
     products = dtype or scored_in(model, autocast)
 
-    def score(some: Sequence[Prompt], show: bool) -> NDArray[np.float64]:
+    def score(some: Sequence[Prompt], show: bool) -> tuple[NDArray[np.float64], bool]:
         return _scores(model, some, answer, pad_id, batch_tokens, products, shared, fused, show, title)
 
     ranks = ranks_of(model)
     if ranks.number == 1:
-        return score(prompts, show)[place_N]
+        score_U, beyond = score(prompts, show)
+        if beyond:
+            _say_beyond_range()
+        return score_U[place_N]
     own = _own_share(prompts, ranks)
-    score_U = torch.zeros(len(prompts), dtype=torch.float64, device=ranks.device)
+    sums = torch.zeros(len(prompts) + 1, dtype=torch.float64, device=ranks.device)  # last: ranks with prompts beyond
     if own:  # none, where there are few prompts
-        score_U[own] = torch.from_numpy(score([prompts[i] for i in own], show and ranks.is_first)).to(ranks.device)
-    total_U: NDArray[np.float64] = ranks.total(score_U).cpu().numpy()
-    return total_U[place_N]
+        own_N, beyond = score([prompts[i] for i in own], show and ranks.is_first)
+        sums[own], sums[-1] = torch.from_numpy(own_N).to(ranks.device), float(beyond)
+    total: NDArray[np.float64] = ranks.total(sums).cpu().numpy()
+    if total[-1] and ranks.is_first:
+        _say_beyond_range()
+    return total[:-1][place_N]
 
 
 def _own_share(prompts: Sequence[Prompt], ranks: Ranks) -> list[int]:
@@ -108,8 +114,8 @@ def _scores(
     fused: bool | None,
     show: bool,
     title: str,
-) -> NDArray[np.float64]:
-    """score_N of prompts that differ, by this process alone."""
+) -> tuple[NDArray[np.float64], bool]:
+    """score_N of prompts that differ, by this process alone, and whether some were beyond the range of float16."""
     score_N = np.full(len(prompts), np.nan)
     model.eval()
     with torch.inference_mode():
@@ -127,12 +133,11 @@ def _scores(
                 score_N[rows] = score_B.cpu().double().numpy()
     beyond = np.flatnonzero(np.isnan(score_N)).tolist() if dtype is torch.float16 else []
     if beyond:
-        _say_beyond_range()
         again = [prompts[i] for i in beyond]
-        score_N[beyond] = _scores(
+        score_N[beyond], _ = _scores(
             model, again, answer, pad_id, batch_tokens, torch.bfloat16, shared, fused, show, title
         )
-    return score_N
+    return score_N, bool(beyond)
 
 
 @lru_cache

@@ -45,6 +45,11 @@ def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest
         (["verifier=/nowhere"], DataError, "/nowhere: there is no such file or folder"),
         (["verifier=nowhere"], DataError, "no run has been tracked yet"),
         ([f"verifier={easy / 'policy'}"], DataError, "has no verifier.json"),
+        (
+            [f"start={easy / 'run' / 'model'}"],
+            DataError,
+            r"is a verifier, and a verifier plays no attempts\. Name a policy",
+        ),
         (["rl.temperature=0"], UsageError, "temperature=0"),
         (["algorithm.name=gpo"], UsageError, "algorithm.name=gpo"),
     ):

@@ -63,6 +63,27 @@ def test_a_cell_starts_that_is_expected_to_end_in_time(
     assert made.out_of_time is (len(names) < 4)
 
 
+@pytest.mark.parametrize(
+    "checkpoint", ["checkpoint.safetensors", "fold_1/checkpoint-step7/rank0000.safetensors", "state.safetensors"]
+)
+def test_a_cell_with_a_checkpoint_is_said_to_be_resumed(
+    runs_folder: Path, capsys: pytest.CaptureFixture[str], checkpoint: str
+) -> None:
+    made = under_way(None, None)
+    stopped, begun = list(made.of_hash)[:2]
+    for key, name in ((stopped, checkpoint), (begun, ".checkpoint.12-ab.safetensors")):
+        path = runs_folder / "cells" / key / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+    for _ in range(2):
+        job = made.next()
+        assert job is not None
+        made.take(Event(job, "started"))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("[1/5] data_scale=3 s0 resumed from its checkpoint")
+    assert lines[1].startswith("[1/5] data_scale=3 s1 started"), "it had none yet"
+
+
 class UntilStarted:
     """Cells in processes of their own; the time is up as soon as one has begun."""
 

@@ -59,6 +59,12 @@ def test_what_a_sweep_varies_is_not_to_be_overridden() -> None:
     refuse_owned_overrides(spec, ["data.ratio=1:2"])
 
 
+@pytest.mark.parametrize(("given", "instead"), [("level=[2]", r"levels=\[2\]"), ("arm=steps", r"arms=\[steps\]")])
+def test_one_level_is_chosen_as_a_list_too(given: str, instead: str) -> None:
+    with pytest.raises(UsageError, match=f"a sweep has .*s. Choose them with {instead}"):
+        cells("one_arm", [given])
+
+
 def test_cells_that_differ_in_more_than_their_factors_are_refused() -> None:
     spec = read_sweep(str(TOY), "one_arm")
     identity = load_program(spec.program).identity
@@ -103,7 +109,8 @@ def test_a_thousand_cells_take_seconds() -> None:
     [
         ("{", "not readable YAML"),
         ("[]", "does not define a sweep"),
-        ("presets: {demo: }", "question is missing|program is missing"),
+        ("presets: {demo: }", "question is missing: add a line `question: ...`|program is missing"),
+        ("question:\nprogram: toy.py\npresets: {demo: }", "question is missing: add a line"),
         ("question: q\npresets: {}", "presets are missing"),
         ("questoin: q\npresets: {demo: }", r"no key 'questoin' \(did you mean question\?\)"),
         (
@@ -120,7 +127,7 @@ def test_a_thousand_cells_take_seconds() -> None:
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: 1, baseline: 1, seeds: [0], presets: {demo: }}",
-            "levels=1 must be a list",
+            r"levels=1 must be a list of numbers or words, such as \[500,2000\]",
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0.5], presets: {demo: }}",
@@ -128,11 +135,15 @@ def test_a_thousand_cells_take_seconds() -> None:
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [-1], presets: {demo: }}",
-            "seeds=.* must be a list of whole numbers from 0 to",
+            r"seeds=.* must be a list of whole numbers from 0 to \d+, such as \[0,1,2\]",
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0], presets: {demo: {levles: [1]}}}",
             r"no key 'levles' \(did you mean levels\?\)",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0], arms: [a], presets: {demo: }}",
+            "arms must be a mapping; its keys are factor, levels",
         ),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmlab.sweep.progress_table import CellTime, seconds_left, seconds_of
+from rmlab.sweep.time_left import CellTime, seconds_left, seconds_of
 
 
 def test_nothing_is_said_before_anything_is_known() -> None:

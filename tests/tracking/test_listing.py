@@ -51,7 +51,9 @@ def test_runs_are_sorted_chosen_and_counted(filled: Store, capsys: pytest.Captur
     assert names(capsys) == ["grpo"]
     list_runs(kind="benchmark")
     assert capsys.readouterr().out.startswith("no runs of kind benchmark in sqlite:///")
-    with pytest.raises(UsageError, match=r"--sort auc_within_tas: no run has .*auc_within_task"):
+    with pytest.raises(
+        UsageError, match=r"--sort auc_within_tas: no run has .*auc_within_task.*`rmlab runs list --csv` has"
+    ):
         list_runs(sort="auc_within_tas")
 
 

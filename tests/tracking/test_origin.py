@@ -9,6 +9,7 @@ import pytest
 from rmlab.sweep.launch import plan_to_launch
 from rmlab.sweep.request import SweepOptions
 from rmlab.tracking import tags as origin
+from rmlab.tracking.ui import ui_command
 
 
 def test_a_tree_without_history_is_told_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,5 +68,11 @@ def test_a_command_to_type_again_has_the_path_where_the_search_path_has_no_rmlab
     assert origin.command_line() == "rmlab train seed=1", "a run keeps no path of one machine"
     (tmp_path / "rmlab").touch(0o755)
     assert plan_to_launch("data_scale", ["preset=smoke"], SweepOptions()).command.startswith("rmlab sweep ")
-    monkeypatch.setattr("sys.argv", ["rmlab/__main__.py"])
-    assert origin.command_line(as_called=True) == origin.rmlab_as_called() == "rmlab"
+    monkeypatch.setattr("sys.argv", ["/somewhere/rmlab/__main__.py", "ui"])
+    monkeypatch.setattr("sys.orig_argv", [".venv/bin/python", "-m", "rmlab", "ui"])
+    assert origin.command_line(as_called=True) == ui_command() == "rmlab ui"
+    (tmp_path / "rmlab").unlink()
+    assert origin.command_line(as_called=True) == ui_command() == ".venv/bin/python -m rmlab ui"
+    assert origin.command_line() == "rmlab ui"
+    monkeypatch.setattr("sys.argv", ["/somewhere/pytest/__main__.py"])
+    assert origin.rmlab_as_called() == ["rmlab"]

@@ -105,15 +105,31 @@ def test_an_older_schema_or_another_file_is_one_clear_line(tmp_path: Path) -> No
         ("sqlite:////etc/passwd/mlflow.db", "cannot be written: .*/etc/passwd"),
         ("sqlite:////proc/rmlab/mlflow.db", "cannot be written"),
         ("sqlite:///relative.db", "depends on the working directory"),
+        (
+            "nowhere/mlflow.db",
+            r"nowhere/mlflow\.db: there is no such file\. A new store is named by its URL: sqlite:////.*/mlflow\.db",
+        ),
         ("./mlruns", r"\./mlruns: there is no such file or folder\. A new store is named by its URL: sqlite:////"),
         ("/tmp", "is a folder: MLflow's file store is no longer supported"),
         ("file:///tmp/mlruns", "is a folder: MLflow's file store"),
     ],
 )
-def test_a_store_that_cannot_be_written_is_one_clear_line(uri: str, words: str) -> None:
+def test_a_store_that_cannot_be_opened_is_one_clear_line(uri: str, words: str) -> None:
     with pytest.raises(StoreError, match=words) as caught:
         Store.open(uri)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("open_store", [Store.open, Store.existing, Store.to_read])
+def test_a_relative_url_is_refused_whoever_opens_it(
+    open_store: Callable[[str], Store | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there.db").touch()
+    with pytest.raises(
+        StoreError, match=f"depends on the working directory of each process: use sqlite:///{tmp_path}/"
+    ):
+        open_store("sqlite:///there.db")
 
 
 def test_a_folder_in_the_way(tmp_path: Path) -> None:

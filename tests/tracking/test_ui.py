@@ -15,8 +15,8 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.tracking.ui import address_hint, choose_port, levels_views, serve
-from rmlab.tracking.views import ARMS, CURVES, TABLE
+from rmlab.tracking.ui import address_hint, bring_up, choose_port, levels_views, serve
+from rmlab.tracking.views import ARMS, ARMS_PRESETS, CURVES, LEVELS, PREFIX, PRESETS, TABLE, view_tags
 from tests.waiting import PATIENCE, until
 
 
@@ -42,7 +42,7 @@ def test_views_are_made_with_an_experiment_and_stay_when_they_were_changed(store
     experiment = store.experiment("data_scale")
     tags = store.client.get_experiment(experiment).tags
     grouped = {}
-    for key in (TABLE, CURVES, ARMS):
+    for key in (TABLE, *LEVELS):
         saved = json.loads(tags[f"mlflow.sharedViewState.{key}"])
         state = json.loads(zlib.decompress(base64.b64decode(saved["state"].removeprefix("deflate;"))))
         assert saved["name"]
@@ -50,7 +50,13 @@ def test_views_are_made_with_an_experiment_and_stay_when_they_were_changed(store
         assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
         assert "metrics.`auc_task`" in state["selectedColumns"]
         grouped[key] = [one["groupByData"] for one in (state["groupBy"] or {"groupByKeys": []})["groupByKeys"]]
-    assert grouped == {TABLE: [], CURVES: ["level"], ARMS: ["level", "arm"]}
+    assert grouped == {
+        TABLE: [],
+        CURVES: ["level"],
+        ARMS: ["level", "arm"],
+        PRESETS: ["level", "preset"],
+        ARMS_PRESETS: ["level", "arm", "preset"],
+    }
     store.client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{CURVES}", "mine")
     store.client.delete_experiment_tag(experiment, f"mlflow.sharedViewState.{TABLE}")
     Store.open().experiment("data_scale")
@@ -72,6 +78,28 @@ def test_levels_of_a_sweep_with_arms_are_compared_arm_by_arm(store: Store) -> No
     assert address_hint(store, "label_ratio").endswith("&viewStateShareKey=rmlab-levels")
     assert address_hint(store, "data_scale").endswith("&compareRunsMode=CHART&viewStateShareKey=rmlab-arms")
     assert levels_views(store) == {store.experiment("label_ratio"): CURVES, store.experiment("data_scale"): ARMS}
+
+
+def test_levels_of_several_presets_share_no_mean(store: Store) -> None:
+    presets = {"label_ratio": ["demo", "demo"], "lora": ["smoke", "demo"], "data_scale": ["smoke", "demo"]}
+    for sweep, own in presets.items():
+        for preset in own:
+            tags = {"sweep": sweep, "level": "250", "preset": preset, "arm": "steps" if sweep == "data_scale" else ""}
+            with RunLogger.start(store, sweep, "a run", kind="verifier", tags=tags):
+                pass
+    views = {
+        name: address_hint(store, name).partition("&compareRunsMode=CHART&viewStateShareKey=")[2] for name in presets
+    }
+    assert views == {"label_ratio": CURVES, "lora": PRESETS, "data_scale": ARMS_PRESETS}
+
+
+def test_an_experiment_of_an_earlier_version_gets_the_views_that_came_later(store: Store) -> None:
+    ours, theirs = store.experiment("data_scale"), store.client.create_experiment("somebody's own")
+    key = f"{PREFIX}{PRESETS}"
+    store.client.delete_experiment_tag(ours, key)
+    bring_up(store, {})
+    assert store.client.get_experiment(ours).tags[key] == view_tags()[key]
+    assert key not in store.client.get_experiment(theirs).tags
 
 
 @pytest.mark.slow

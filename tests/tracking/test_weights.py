@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,13 @@ def test_the_command_trains_the_level_and_seed_beside_the_baseline() -> None:
         assert training_command(run("mine"), bare) == "the command that made it, with --force"
         grid = run("verifier=a reward=hybrid s0", **cell, level="a", arm="reward=hybrid")
         assert training_command(grid, bare) == "the command that made it, with --force"
+
+
+def test_the_command_has_the_path_that_rmlab_was_called_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/rmlab", "score"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cell = run("label_ratio=1:4 s2", sweep="label_ratio", preset="demo", baseline="1:1", level="1:4")
+    assert training_command(cell, True).startswith("`.venv/bin/rmlab sweep label_ratio preset=demo")
 
 
 def test_weights_that_were_deleted_are_missed_and_the_command_is_named(store: Store) -> None:

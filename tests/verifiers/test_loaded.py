@@ -204,7 +204,9 @@ def test_a_run_is_found_by_its_id_and_says_where_its_weights_are_gone(runs_folde
 
 
 def test_what_is_no_verifier_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"has no verifier\.json: name the folder of a saved model"):
+    with pytest.raises(
+        DataError, match=r"has no verifier\.json: name the folder of a verifier, which `rmlab train` makes"
+    ):
         rmlab.load_verifier(tmp_path)
     for name in (str(write_model(tmp_path / "judge", "qwen2")), "hf:somebody/model"):
         with pytest.raises(

@@ -92,6 +92,22 @@ def test_another_model_is_not_taken_for_the_one_that_is_named(pretrained_folders
             find_pretrained(settings, warn=False)
 
 
+def test_of_several_ranks_one_says_that_a_rate_is_too_high(
+    pretrained_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rmlab.training.pretrained.LARGE", 1000)
+    said = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        settings = load_program("train_verifier").VerifierRun(
+            model=ModelConfig(name="path", pretrained=str(pretrained_folders["llama"]))
+        )
+        settings.optimizer.learning_rate = 1e-2
+        find_pretrained(settings)
+        said.append(capsys.readouterr().err.count("is far too high for training all weights"))
+    assert said == [1, 0]
+
+
 def test_without_a_rank_no_hash_has_adapters_and_the_factor_owns_them(
     pretrained_folders: dict[str, Path], pool: Path
 ) -> None:

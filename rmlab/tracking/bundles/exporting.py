@@ -36,6 +36,7 @@ from rmlab.tracking.query import get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import CONTROL_HASH, RUNNING, SOURCE_RUN, commit
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -132,8 +133,9 @@ def choose(
     if not chosen:
         which = "".join(f", {name.replace('_', ' ')} {value}" for name, value in tags.items())
         there = ", ".join(sorted({info.tags["sweep"] for info in infos if "sweep" in info.tags})) or "none"
+        under_way = f" that has ended ({counted(len(running), 'run')} still running)" if running else ""
         raise UsageError(
-            f"there is no run to export{which} ({len(running)} are still running); sweeps in the store: {there}"
+            f"there is no run to export{which}{under_way}; sweeps in the store: {there}. `rmlab runs list` shows the runs."
         )
     return chosen, running
 
@@ -141,9 +143,10 @@ def choose(
 def _named(infos: Sequence[RunInfo], text: str) -> RunInfo:
     found = [info for info in infos if info.run_id.startswith(text)]
     if len(found) != 1:
-        raise UsageError(
-            f"{text!r} is the beginning of {len(found)} run ids: give more of it. `rmlab runs list` shows the ids."
+        what = (
+            f"is the beginning of {len(found)} run ids: give more of it" if found else "is the beginning of no run's id"
         )
+        raise UsageError(f"{text!r} {what}. `rmlab runs list` shows the ids; whole sweeps are named with --sweep.")
     return found[0]
 
 

@@ -10,8 +10,8 @@ from analysis.studies.ledger import first_sentence, ledger_lines
 from analysis.studies.page import PAGE
 from analysis.studies.planned_study import PlannedStudy, open_study
 from rmlab.commands.figures import draw_figures
-from rmlab.commands.figures import study as command
 from rmlab.commands.runs import list_runs
+from rmlab.commands.study import study as command
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.run import RunLogger

@@ -17,7 +17,7 @@ from analysis.studies.effects import effects
 from analysis.studies.planned_study import PlannedStudy, open_study
 from analysis.sweep.tracked import FinishedCell, SweepRuns
 from rmlab.commands.figures import draw_figures
-from rmlab.commands.figures import study as command
+from rmlab.commands.study import study as command
 from rmlab.errors import UsageError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.store import Store

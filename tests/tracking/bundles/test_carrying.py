@@ -170,9 +170,14 @@ def test_what_is_exported_is_what_was_meant(store: Store, bundle: Path, tmp_path
     assert export_runs(store, tmp_path / "some.zip", show=False).running == ["under way"]
     with pytest.raises(UsageError, match="under way is still running: export it when it has ended"):
         names(under_way.run_id)
-    with pytest.raises(UsageError, match=r"no run to export, sweep data_scal .*: data_scale, label_ratio"):
+    with pytest.raises(UsageError, match=r"no run to export, kind benchmark that has ended \(1 run still running\)"):
+        RunLogger.start(store, "data_scale", "timing", kind="benchmark")
+        names(kind="benchmark")
+    with pytest.raises(
+        UsageError, match=r"no run to export, sweep data_scal; sweeps in the store: data_scale, label_ratio"
+    ):
         names(sweep="data_scal")
-    with pytest.raises(UsageError, match="'x' is the beginning of 0 run ids"):
+    with pytest.raises(UsageError, match=r"'x' is the beginning of no run's id.*whole sweeps are named with --sweep"):
         names("x")
     with pytest.raises(UsageError, match="not both"):
         names(policy, sweep="data_scale")
