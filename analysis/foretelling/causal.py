@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.foretelling.equivalence import Equivalence, Rates, compared, paired_spread
-from analysis.foretelling.runs import PaidRun, Study
+from analysis.foretelling.runs import PaidRun, Study, changes_scores
 from rmlab.metrics.sweep_levels import LEAST_SEEDS, Spread
 
 MARGIN = 0.03
@@ -103,12 +103,13 @@ def _mean(parts: Mapping[str, Side], word: str) -> Side:
 
 
 MOVED = ("auc_within_task", "auc_pooled", "ece_width_10")
+POOLED = ("auc_within_task", "ece_width_10", "advantage_cosine")
 
 
 def moved(study: Study) -> list[dict[str, Any]]:
     """What each condition changed of the verifier: its metrics, as it pays, on the start's own attempts at validation tasks before the
-    first step, mean over seeds; and what became of the policies: pass@1 after RL, mean over seeds, and how many are shown to end below
-    and above their start. A row a block, verifier and condition."""
+    first step, and on the frozen pool, where what is paid is known there, mean over seeds. And what became of the policies: pass@1
+    after RL, mean over seeds, and how many are shown to end below and above their start. A row a block, verifier and condition."""
     rows: dict[tuple[str, ...], list[PaidRun]] = {}
     for block in BLOCKS:
         for run in study.of(block):
@@ -116,6 +117,7 @@ def moved(study: Study) -> list[dict[str, Any]]:
     return [
         {"block": block, "verifier": verifier, "condition": condition, "runs": len(own)}
         | {name: _mean_of([run.policy.outcome.get("verifier_first", {}).get(name) for run in own]) for name in MOVED}
+        | {f"pool_{name}": _mean_of([run.verifier[name] for run in own if changes_scores(run.cell)]) for name in POOLED}
         | {
             "pass_at_1": float(np.mean([run.outcome for run in own])),
             "below": sum(run.moved < 0 for run in own),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.foretelling.answer import Answer, answer
-from analysis.foretelling.causal import MARGIN, moved, unpaired
+from analysis.foretelling.causal import MARGIN, POOLED, moved, unpaired
 from analysis.foretelling.equivalence import Equivalence
 from analysis.foretelling.estimates import ANY, FEWEST, METRICS
 from analysis.foretelling.runs import NO_RUN, PaidRun, Study, beside, read_study
@@ -216,14 +216,16 @@ def markdown(study: Study, found: Answer) -> str:
         lines += [*(f"- not compared: {line}" for line in apart), ""]
     if changed := moved(study):
         lines += [
-            "| what pays | verifier | condition | runs | AUC within task | AUC pooled | ECE | pass@1 after RL | below its start | above |",
-            "|---" * 10 + "|",
+            "| what pays | verifier | condition | runs | AUC within task | AUC pooled | ECE | pass@1 after RL | below its start | above | "
+            "AUC within task, pool | ECE, pool | advantage cosine, pool |",
+            "|---" * 13 + "|",
         ]
         for row in changed:
             metrics = [number(row[name]) for name in ("auc_within_task", "auc_pooled", "ece_width_10", "pass_at_1")]
             about = [row[name] for name in ("block", "verifier", "condition")]
             ends = [str(row[name]) for name in ("below", "above")]
-            lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics, *ends])} |")
+            pooled = [number(row[f"pool_{name}"]) for name in POOLED]
+            lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics, *ends, *pooled])} |")
         lines += [
             "",
             "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds. Each run makes these "

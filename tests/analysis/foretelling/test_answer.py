@@ -110,6 +110,14 @@ def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
     assert rows["distortion", "good", "shifted_up"]["runs"] == 5
     good = study.taken["distortion_good_shifted_up_a_s0"].policy.outcome["verifier_first"]
     assert rows["distortion", "good", "shifted_up"]["ece_width_10"] == pytest.approx(good["ece_width_10"])
+    on_pool = study.taken["distortion_good_shifted_up_a_s0"].verifier
+    for name in ("auc_within_task", "ece_width_10", "advantage_cosine"):
+        assert rows["distortion", "good", "shifted_up"][f"pool_{name}"] == pytest.approx(on_pool[name])
+    assert (
+        rows["difficulty", "good", "with"]["pool_advantage_cosine"] is None
+    )  # the pool does not say what is paid there
+    ended = [study.taken[f"distortion_good_shifted_up_a_s{seed}"].outcome for seed in range(5)]
+    assert rows["distortion", "good", "shifted_up"]["pass_at_1"] == pytest.approx(np.mean(ended))
     assert "| difficulty | poor | without | 3 | " in foretelling.markdown(study, answer(study))
 
 
