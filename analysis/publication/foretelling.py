@@ -6,9 +6,9 @@ the margin. The table says the same in words, what is missing, and what was left
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,8 +57,7 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     for rows, columns, width, height in ((2, 2, style.TWO_COLUMNS, 4.6), (4, 1, style.ONE_COLUMN, 8.6)):
         with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
             points = _panels(axes.flat, study, found)
-            paid = [block for block, of_metric in found.relations.items() if of_metric]
-            drawn.legend(handles=_legend(paid), loc="outside lower center", ncols=2 * columns)
+            drawn.legend(handles=_legend(study, found), loc="outside lower center", ncols=2 * columns)
             if columns > 1:
                 paths += style.save(drawn, folder, NAME, points)
             else:
@@ -87,20 +86,39 @@ def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
     return [row for _, rows, _ in panels for row in rows]
 
 
-def _legend(blocks: Collection[str]) -> list[Any]:
-    """Marks of columns, of starts, and of what pays in blocks; lines."""
+def _legend(study: Study, found: Answer) -> list[Any]:
+    """Marks of columns, of starts, and of what pays in blocks; lines: of each what is drawn."""
     from matplotlib.lines import Line2D
 
     def entry(label: str, mark: str, colour: str, face: str) -> Any:
         return Line2D([], [], linestyle="", marker=mark, markersize=4, color=colour, markerfacecolor=face, label=label)
 
-    columns = [entry(name, mark, "black", "black") for mark, name in LOOKS.values()]
-    starts = [
-        entry(f"start {name}", "o", style.RESOLVED, face) for name, face in (("a", style.RESOLVED), ("b", "white"))
+    there, faces = _at_the_top(study), {"a": style.RESOLVED, "b": "white"}
+    columns = [entry(name, mark, "black", "black") for column, (mark, name) in LOOKS.items() if column in there.columns]
+    starts = [entry(f"start {name}", "o", style.RESOLVED, faces[name]) for name in faces if name in there.starts]
+    lines = [
+        Line2D([], [], linestyle=line, linewidth=0.8, color="black", label=name)
+        for name, line in BESIDE.items()
+        if name in there.lines
     ]
-    lines = [Line2D([], [], linestyle=line, linewidth=0.8, color="black", label=name) for name, line in BESIDE.items()]
-    shown = [entry(name, mark, colour, colour) for block, (colour, mark, name) in BLOCKS.items() if block in blocks]
+    shown = [
+        entry(name, mark, colour, colour) for block, (colour, mark, name) in BLOCKS.items() if found.relations[block]
+    ]
     return [*columns, *starts, *shown, *lines]
+
+
+class _Top(NamedTuple):
+    """What the upper panels have marks and lines of: columns and starts of the plan, and names of BESIDE."""
+
+    columns: set[str]
+    starts: set[str]
+    lines: set[str]
+
+
+def _at_the_top(study: Study) -> _Top:
+    runs = study.of("execution_free")
+    lines = {name for name, by_start in beside(runs, study.of("execution")).items() if by_start}
+    return _Top({run.cell["column"] for run in runs}, {run.cell["start"] for run in runs}, lines)
 
 
 def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
@@ -266,19 +284,54 @@ def _of_design(verifiers: int) -> str:
 
 
 def caption(study: Study, found: Answer) -> Caption:
-    """What a reader of the figure alone has to know."""
-    free = study.of("execution_free")
+    """What a reader of the figure alone has to know: of marks, lines and panels what is drawn."""
+    free, hybrid = len(study.of("execution_free")), len(study.of("hybrid"))
     return Caption(
         found.sentences[0],
-        f"Top: pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that one "
-        f"of {counted(len(free), 'separately trained verifier')} alone pays, over that verifier's metric on a frozen pool of attempts; "
-        "marks: resolved to unresolved attempts in training, and logits multiplied before they are paid (overconfident); hollow: the other "
-        "warm start; lines, one a start: pass@1 before RL, and after RL that execution alone pays. Bottom left: Spearman's ρ within "
-        "starts, 95 % bootstrap intervals over trainings; filled: shown, AUC within task where a verifier alone pays by its p (the primary "
-        "test), all others after Holm's correction. Bottom right: how pass@1 changes with a change of "
-        "one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; the band is the margin of equivalence "
-        "(unnormalised: advantages not divided by the group's standard deviation).",
-        f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "
+        f"Top: {_said_of_points(study)}. Bottom left: {_said_of_relations(found)}. Bottom right: {_said_of_causes(found)}.",
+        f"n = {counted(free, 'verifier')} (alone){f', {hybrid} (hybrid)' if hybrid else ''}, one RL seed each; "
         f"{len(study.left_out)} cells or runs left out, named in {NAME}.md."
-        + (f" {_of_design(len(free))}: {' '.join(found.faults)}" if found.faults else ""),
+        + (f" {_of_design(free)}: {' '.join(found.faults)}" if found.faults else ""),
     )
+
+
+def _said_of_points(study: Study) -> str:
+    there, verifiers = _at_the_top(study), len(study.of("execution_free"))
+    if not verifiers:
+        return "no run yet that a verifier alone pays"
+    said = (
+        "pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that "
+        f"{'one' if verifiers == 1 else f'one of {verifiers} separately trained verifiers'} alone pays, over that verifier's metric on a "
+        "frozen pool of attempts; marks: resolved to unresolved attempts in training"
+    )
+    if "overconfident" in there.columns:
+        said += ", and logits multiplied before they are paid (overconfident)"
+    if len(there.starts) > 1:
+        said += "; hollow: the other warm start"
+    lines = {"before RL": "before RL", "execution alone pays": "after RL that execution alone pays"}
+    return f"{said}; lines, one a start: pass@1 {', and '.join(lines[name] for name in BESIDE if name in there.lines)}"
+
+
+def _said_of_relations(found: Answer) -> str:
+    drawn = {block: of_metric for block, of_metric in found.relations.items() if of_metric}
+    if not drawn:
+        return "too few runs yet for a correlation"
+    by = "after Holm's correction"
+    if "execution_free" in drawn:
+        by = f"AUC within task where a verifier alone pays by its p (the primary test), all others {by}"
+    filled = any(found.shown(block, name) for block, of_metric in drawn.items() for name in of_metric)
+    said = f"filled: shown, {by}" if filled else f"hollow: not shown ({by})"
+    return f"Spearman's ρ within starts, 95 % bootstrap intervals over trainings; {said}"
+
+
+def _said_of_causes(found: Answer) -> str:
+    band = "the band is the margin of equivalence"
+    if not found.causal:
+        return f"no causal experiment has three RL seeds yet; {band}"
+    said = (
+        "how pass@1 changes with a change of one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; "
+        f"{band}"
+    )
+    if any(name.startswith("unnormalised") for name in found.causal):
+        said += " (unnormalised: advantages not divided by the group's standard deviation)"
+    return said
