@@ -240,9 +240,10 @@ def markdown(study: Study, found: Answer) -> str:
             lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics])} |")
         lines += [
             "",
-            "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds. Each run makes these "
-            "attempts itself, and few of their tasks have both labels: so maps that keep all ranks may differ here in AUC within task. On "
-            "the frozen pool they do not (`check.py`).",
+            "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds. The attempts at held-out "
+            "tasks are made once for all runs that begin from a start with one RL seed, but each run makes these attempts at validation "
+            "tasks itself. Few of these tasks have both labels, so maps that keep all ranks may differ here in AUC within task. On the "
+            "frozen pool they do not (`check.py`).",
             "",
         ]
     lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]

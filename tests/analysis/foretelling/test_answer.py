@@ -110,7 +110,9 @@ def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
     assert rows["distortion", "good", "shifted_up"]["runs"] == 5
     good = study.taken["distortion_good_shifted_up_a_s0"].policy.outcome["verifier_first"]
     assert rows["distortion", "good", "shifted_up"]["ece_width_10"] == pytest.approx(good["ece_width_10"])
-    assert "| difficulty | poor | without | 3 | " in foretelling.markdown(study, answer(study))
+    text = foretelling.markdown(study, answer(study))
+    assert "| difficulty | poor | without | 3 | " in text
+    assert "each run makes these attempts at validation tasks itself" in text
 
 
 @pytest.mark.parametrize("tag", ["start_fingerprint", "verifier_fingerprint"])
