@@ -190,11 +190,13 @@ def save_picture(drawn: "Figure", path: Path) -> Path:
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
 
     drawn.set_dpi(SETTINGS["savefig.dpi"])
+    # Any: their methods have no types.
+    canvas: Any = FigureCanvasPdf(drawn) if path.suffix == ".pdf" else FigureCanvasAgg(drawn)
     with atomic_path(path) as temporary:
         if path.suffix == ".pdf":
-            FigureCanvasPdf(drawn).print_pdf(temporary, metadata={"CreationDate": None, "Creator": "rmlab"})
+            canvas.print_pdf(temporary, metadata={"CreationDate": None, "Creator": "rmlab"})
         else:
-            FigureCanvasAgg(drawn).print_png(temporary, metadata={"Software": "rmlab"})
+            canvas.print_png(temporary, metadata={"Software": "rmlab"})
     return path
 
 
