@@ -135,20 +135,24 @@ def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database:
 
 @pytest.fixture
 def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn small, once and where their panels happen to lie, for tests of what is drawn: laying the panels out, and
-    drawing each figure twice and at full size, takes most of their time."""
+    """Figures are drawn small, as PNG alone and where their panels happen to lie, for tests of what is drawn: laying the panels out, and
+    drawing them at full size, takes most of their time."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    def small(drawn: Figure, path: Path, metadata: dict[str, Any]) -> None:
-        if path.name.endswith(".pdf"):
+    from analysis.presentation import style
+
+    def small(drawn: Figure, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".pdf":
             path.touch()
         else:
             drawn.set_layout_engine("none")
             drawn.set_dpi(50)
-            FigureCanvasAgg(drawn).print_png(path, metadata=metadata)  # `savefig` draws it before, to lay it out
+            FigureCanvasAgg(drawn).print_png(path, metadata={"Software": "rmlab"})
+        return path
 
-    monkeypatch.setattr(Figure, "savefig", small)
+    monkeypatch.setattr(style, "save_picture", small)
 
 
 @pytest.fixture
@@ -157,8 +161,15 @@ def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     each kind of figure is rendered in one of those."""
     from matplotlib.figure import Figure
 
+    from analysis.presentation import style
+
+    def empty(drawn: Figure, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return path
+
     if "small_pictures" not in request.fixturenames:
-        monkeypatch.setattr(Figure, "savefig", lambda drawn, path, **_: path.touch())
+        monkeypatch.setattr(style, "save_picture", empty)
 
 
 @pytest.fixture

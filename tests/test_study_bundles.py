@@ -227,7 +227,7 @@ def test_rl_runs_travel_with_what_their_figures_read(runs_folder: Path, tmp_path
         track_rl(Store.open(None), tmp_path, evidence)
     export_runs(Store.open(None), tmp_path / "rl.zip", kind="rl", study=True, show=False)
     drawn = {path.name: path.read_bytes() for path in draw_figures(out=tmp_path / "store")}
-    assert {"rl_table.csv", "rl_curves.png", "relation.md"} <= drawn.keys()
+    assert {"rl_table.csv", "rl_curves.png", "rl_by_reward.png"} <= drawn.keys()
     assert {
         path.name: path.read_bytes() for path in draw_figures(source=str(tmp_path / "rl.zip"), out=tmp_path / "bundle")
     } == drawn

@@ -6,5 +6,7 @@ design       the check of its verifiers
 equivalence  two conditions paired by seed and task: different, alike within a margin, or neither
 estimates    correlations with the outcome, what a choice by a metric costs, corrected p-values
 plan         its plan, and in what a run's configuration departs from it
+reruns       how far a run ends from where it ended, repeated from another start with another RL seed
 runs         its runs beside its plan
+tables       the answer as a page of Markdown
 """

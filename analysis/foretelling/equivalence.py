@@ -35,12 +35,16 @@ class Equivalence:
     margin: float
 
     @property
+    def differs(self) -> bool:
+        """Whether a difference is shown."""
+        return self.p <= LEVEL
+
+    @property
     def words(self) -> str:
         """What may be said."""
-        alike, differs = self.p_alike <= LEVEL, self.p <= LEVEL
-        if alike:
-            return "alike, though not equal" if differs else "alike"
-        return "differs" if differs else "neither a difference nor likeness shown"
+        if self.p_alike <= LEVEL:
+            return "alike, though not equal" if self.differs else "alike"
+        return "differs" if self.differs else "neither a difference nor likeness shown"
 
 
 def equivalence(own: Spread, levels_LS: Sequence[Floats], margin: float) -> Equivalence:

@@ -182,10 +182,21 @@ def save(drawn: "Figure", folder: Path, name: str, rows: Sequence[dict[str, Any]
 
 
 def save_picture(drawn: "Figure", path: Path) -> Path:
-    """Writes a figure as PDF or PNG, by the name, without a date; returns the path."""
-    metadata = {"CreationDate": None, "Creator": "rmlab"} if path.suffix == ".pdf" else {"Software": "rmlab"}
+    """Writes a figure as PDF or PNG, by the name, without a date; returns the path.
+
+    The backend's own method lays the figure out and draws it once. `Figure.savefig` writes the same bytes, and draws it twice.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+    drawn.set_dpi(SETTINGS["savefig.dpi"])
+    # Any: their methods have no types.
+    canvas: Any = FigureCanvasPdf(drawn) if path.suffix == ".pdf" else FigureCanvasAgg(drawn)
     with atomic_path(path) as temporary:
-        drawn.savefig(temporary, metadata=metadata)
+        if path.suffix == ".pdf":
+            canvas.print_pdf(temporary, metadata={"CreationDate": None, "Creator": "rmlab"})
+        else:
+            canvas.print_png(temporary, metadata={"Software": "rmlab"})
     return path
 
 

@@ -6,23 +6,21 @@ the margin. The table says the same in words, what is missing, and what was left
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from analysis.foretelling.answer import Answer, answer
-from analysis.foretelling.causal import MARGIN, POOLED, moved, unpaired
-from analysis.foretelling.equivalence import Equivalence
-from analysis.foretelling.estimates import ANY, FEWEST, METRICS
-from analysis.foretelling.runs import NO_RUN, PaidRun, Study, beside, read_study
+from analysis.foretelling.causal import MARGIN, moved
+from analysis.foretelling.estimates import FEWEST, METRICS
+from analysis.foretelling.runs import PaidRun, Study, beside, read_study
+from analysis.foretelling.tables import markdown
 from analysis.presentation import style
 from analysis.presentation.captions import Caption, write_captions
 from analysis.registry import Needs, figure
 from analysis.rl.policies import PolicyRun
 from rmlab.files import write_text
-from rmlab.wording import counted, estimate, number
+from rmlab.wording import counted
 
 NAME = "foretelling"
 LOOKS = {
@@ -57,8 +55,7 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     for rows, columns, width, height in ((2, 2, style.TWO_COLUMNS, 4.6), (4, 1, style.ONE_COLUMN, 8.6)):
         with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
             points = _panels(axes.flat, study, found)
-            paid = [block for block, of_metric in found.relations.items() if of_metric]
-            drawn.legend(handles=_legend(paid), loc="outside lower center", ncols=2 * columns)
+            drawn.legend(handles=_legend(study, found), loc="outside lower center", ncols=2 * columns)
             if columns > 1:
                 paths += style.save(drawn, folder, NAME, points)
             else:
@@ -87,20 +84,39 @@ def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
     return [row for _, rows, _ in panels for row in rows]
 
 
-def _legend(blocks: Collection[str]) -> list[Any]:
-    """Marks of columns, of starts, and of what pays in blocks; lines."""
+def _legend(study: Study, found: Answer) -> list[Any]:
+    """Marks of columns, of starts, and of what pays in blocks; lines: of each what is drawn."""
     from matplotlib.lines import Line2D
 
     def entry(label: str, mark: str, colour: str, face: str) -> Any:
         return Line2D([], [], linestyle="", marker=mark, markersize=4, color=colour, markerfacecolor=face, label=label)
 
-    columns = [entry(name, mark, "black", "black") for mark, name in LOOKS.values()]
-    starts = [
-        entry(f"start {name}", "o", style.RESOLVED, face) for name, face in (("a", style.RESOLVED), ("b", "white"))
+    there, faces = _at_the_top(study), {"a": style.RESOLVED, "b": "white"}
+    columns = [entry(name, mark, "black", "black") for column, (mark, name) in LOOKS.items() if column in there.columns]
+    starts = [entry(f"start {name}", "o", style.RESOLVED, faces[name]) for name in faces if name in there.starts]
+    lines = [
+        Line2D([], [], linestyle=line, linewidth=0.8, color="black", label=name)
+        for name, line in BESIDE.items()
+        if name in there.lines
     ]
-    lines = [Line2D([], [], linestyle=line, linewidth=0.8, color="black", label=name) for name, line in BESIDE.items()]
-    shown = [entry(name, mark, colour, colour) for block, (colour, mark, name) in BLOCKS.items() if block in blocks]
+    shown = [
+        entry(name, mark, colour, colour) for block, (colour, mark, name) in BLOCKS.items() if found.relations[block]
+    ]
     return [*columns, *starts, *shown, *lines]
+
+
+class _Top(NamedTuple):
+    """What the upper panels have marks and lines of: columns and starts of the plan, and names of BESIDE."""
+
+    columns: set[str]
+    starts: set[str]
+    lines: set[str]
+
+
+def _at_the_top(study: Study) -> _Top:
+    runs = study.of("execution_free")
+    lines = {name for name, by_start in beside(runs, study.of("execution")).items() if by_start}
+    return _Top({run.cell["column"] for run in runs}, {run.cell["start"] for run in runs}, lines)
 
 
 def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
@@ -163,133 +179,15 @@ def _causal(axis: Any, found: Answer) -> list[dict[str, Any]]:
         one = found.causal[name]
         y = len(names) - 1 - place
         ends = [[100 * (one.difference - one.low)], [100 * (one.high - one.difference)]]
-        axis.errorbar(100 * one.difference, y, xerr=ends, fmt="o", markersize=3.5, elinewidth=0.8, color="black")
+        face = "black" if one.differs else "white"
+        look = {"fmt": "o", "markersize": 3.5, "elinewidth": 0.8, "color": "black", "markerfacecolor": face}
+        axis.errorbar(100 * one.difference, y, xerr=ends, **look)
         rows.append(
             {"panel": "causal", "name": name, "x": one.difference, "low": one.low, "high": one.high, "words": one.words}
         )
     axis.set_yticks(range(len(names)), labels=[style.short(name.replace("_", " "), 32) for name in reversed(names)])
-    axis.set_xlabel("points of pass@1")
+    axis.set_xlabel("change of pass@1, points")
     return rows
-
-
-def markdown(study: Study, found: Answer) -> str:
-    """The check of the design, the answer, the table, the causal comparisons, and what is missing."""
-    lines = [
-        "**Design.** " + (" ".join(found.faults) or "Met."),
-        "",
-        *found.sentences,
-        "",
-        "| metric | ρ, alone | p | p (Holm) | ρ, hybrid | p (Holm) | points lost by choosing by it | ρ with AUC within task |",
-        "|---" * 8 + "|",
-    ]
-    for name, metric in METRICS.items():
-        alone, hybrid = (found.relations[block].get(name) for block in ("execution_free", "hybrid"))
-        lost = found.regret.get(name)
-        holm = [number(found.p_holm.get((block, name)), 4) for block in ("execution_free", "hybrid")]
-        cells = [
-            metric.name,
-            _rho(alone),
-            number(alone.p if alone else None, 4),
-            holm[0],
-            _rho(hybrid),
-            holm[1],
-            _points_lost(lost),
-            number(found.with_auc[name][0] if name in found.with_auc else None, 2),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += [f"| *{ANY}* |  |  |  |  |  | {_points_lost(found.regret.get(ANY))} |  |", ""]
-    if found.exploratory:
-        lines += ["Exploratory, not in the plan:", "", "| within starts | ρ | verifiers |", "|---" * 3 + "|"]
-        lines += [f"| {name} | {number(rho, 2)} | {n} |" for name, (rho, n) in found.exploratory.items()]
-        lines.append("")
-    if found.causal:
-        lines += [
-            "| change of the reward | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | said |",
-            "|---" * 5 + "|",
-        ]
-        lines += [
-            f"| {name} | {_points_changed(one)} | {one.p_alike:.4f} | {one.p:.4f} | {one.words} |"
-            for name, one in found.causal.items()
-        ]
-        lines.append("")
-    if apart := unpaired(study):
-        lines += [*(f"- not compared: {line}" for line in apart), ""]
-    if changed := moved(study):
-        lines += [
-            "| what pays | verifier | condition | runs | AUC within task | AUC pooled | ECE | pass@1 after RL | below its start | above | "
-            "AUC within task, pool | ECE, pool | advantage cosine, pool |",
-            "|---" * 13 + "|",
-        ]
-        for row in changed:
-            metrics = [number(row[name]) for name in ("auc_within_task", "auc_pooled", "ece_width_10", "pass_at_1")]
-            about = [row[name] for name in ("block", "verifier", "condition")]
-            ends = [str(row[name]) for name in ("below", "above")]
-            pooled = [number(row[f"pool_{name}"]) for name in POOLED]
-            lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics, *ends, *pooled])} |")
-        lines += [
-            "",
-            "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds. Each run makes these "
-            "attempts itself, and few of their tasks have both labels: so maps that keep all ranks may differ here in AUC within task. On "
-            "the frozen pool they do not (`check.py`).",
-            "",
-        ]
-    lines += _again(found)
-    lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]
-    again = {run.start for run in study.taken.values()}
-    for start in sorted({run.cell["start"] for run in study.taken.values()}):
-        if (sets := sum(name.split(" ")[0] == start for name in again)) > 1:
-            lines += [f"Start {start} has {sets} sets of weights, which are ranked apart.", ""]
-    lines += _left_out(study) or ["Nothing was left out."]
-    return "\n".join(lines) + "\n"
-
-
-def _again(found: Answer) -> list[str]:
-    """What a new start and RL seed change, and the reruns beside it."""
-    spread = found.rerun_spread
-    if spread is None:
-        return []
-    lines = [
-        f"**A new start and RL seed.** {spread.runs} runs of {spread.conditions} causal conditions were repeated with starts and verifiers "
-        f"trained again and another RL seed: within a condition pass@1 after RL has a standard deviation of {spread.deviation:.4f} "
-        f"({spread.degrees} degrees of freedom at most, since conditions of one seed share a start).",
-        "",
-    ]
-    if found.reruns:
-        lines += [
-            "| rerun beyond the plan | pass@1 after RL | 95 % interval for it | runs of the plan |",
-            "|---" * 4 + "|",
-        ]
-        lines += [
-            f"| {one.name} | {one.outcome:.3f}, {'inside' if one.inside else 'outside'} | [{one.low:.3f}, {one.high:.3f}] | "
-            f"{one.outcomes} |"
-            for one in found.reruns
-        ]
-        lines.append("")
-    return lines
-
-
-def _left_out(study: Study) -> list[str]:
-    """A line a cell or run with its reason; cells of a block that have just not been run share one."""
-    lines = [f"- left out: {name}: {reason}" for name, reason in study.left_out if reason != NO_RUN]
-    missing = {name for name, reason in study.left_out if reason == NO_RUN}
-    for block in study.blocks:
-        names = [cell["name"] for cell in study.cells if cell["block"] == block and cell["name"] in missing]
-        if names:
-            which = "" if len(names) == study.planned(block) else f": {', '.join(names)}"
-            lines.append(f"- left out: {len(names)} of {study.planned(block)} {block}: {NO_RUN}{which}")
-    return lines
-
-
-def _rho(one: Any) -> str:
-    return "-" if one is None else estimate(one.rho, (one.low, one.high), 2, signed=True)
-
-
-def _points_lost(one: Any) -> str:
-    return "-" if one is None or np.isnan(one.value) else estimate(100 * one.value, (100 * one.low, 100 * one.high), 1)
-
-
-def _points_changed(one: Equivalence) -> str:
-    return estimate(100 * one.difference, (100 * one.low, 100 * one.high), 1, signed=True)
 
 
 def _of_design(verifiers: int) -> str:
@@ -298,19 +196,54 @@ def _of_design(verifiers: int) -> str:
 
 
 def caption(study: Study, found: Answer) -> Caption:
-    """What a reader of the figure alone has to know."""
-    free = study.of("execution_free")
+    """What a reader of the figure alone has to know: of marks, lines and panels what is drawn."""
+    free, hybrid = len(study.of("execution_free")), len(study.of("hybrid"))
     return Caption(
         found.sentences[0],
-        f"Top: pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that one "
-        f"of {counted(len(free), 'separately trained verifier')} alone pays, over that verifier's metric on a frozen pool of attempts; "
-        "marks: resolved to unresolved attempts in training, and logits multiplied before they are paid (overconfident); hollow: the other "
-        "warm start; lines, one a start: pass@1 before RL, and after RL that execution alone pays. Bottom left: Spearman's ρ within "
-        "starts, 95 % bootstrap intervals over trainings; filled: shown, AUC within task where a verifier alone pays by its p (the primary "
-        "test), all others after Holm's correction. Bottom right: how pass@1 changes with a change of "
-        "one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; the band is the margin of equivalence "
-        "(unnormalised: advantages not divided by the group's standard deviation).",
-        f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "
+        f"Top: {_said_of_points(study)}. Bottom left: {_said_of_relations(found)}. Bottom right: {_said_of_causes(found)}.",
+        f"n = {counted(free, 'verifier')} (alone){f', {hybrid} (hybrid)' if hybrid else ''}, one RL seed each; "
         f"{len(study.left_out)} cells or runs left out, named in {NAME}.md."
-        + (f" {_of_design(len(free))}: {' '.join(found.faults)}" if found.faults else ""),
+        + (f" {_of_design(free)}: {' '.join(found.faults)}" if found.faults else ""),
     )
+
+
+def _said_of_points(study: Study) -> str:
+    there, verifiers = _at_the_top(study), len(study.of("execution_free"))
+    if not verifiers:
+        return "no run yet that a verifier alone pays"
+    said = (
+        "pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that "
+        f"{'one' if verifiers == 1 else f'one of {verifiers} separately trained verifiers'} alone pays, over that verifier's metric on a "
+        "frozen pool of attempts; marks: resolved to unresolved attempts in training"
+    )
+    if "overconfident" in there.columns:
+        said += ", and logits multiplied before they are paid (overconfident)"
+    if len(there.starts) > 1:
+        said += "; hollow: the other warm start"
+    lines = {"before RL": "before RL", "execution alone pays": "after RL that execution alone pays"}
+    return f"{said}; lines, one a start: pass@1 {', and '.join(lines[name] for name in BESIDE if name in there.lines)}"
+
+
+def _said_of_relations(found: Answer) -> str:
+    drawn = {block: of_metric for block, of_metric in found.relations.items() if of_metric}
+    if not drawn:
+        return "too few runs yet for a correlation"
+    by = "after Holm's correction"
+    if "execution_free" in drawn:
+        by = f"AUC within task where a verifier alone pays by its p (the primary test), all others {by}"
+    filled = any(found.shown(block, name) for block, of_metric in drawn.items() for name in of_metric)
+    said = f"filled: shown, {by}" if filled else f"hollow: not shown ({by})"
+    return f"Spearman's ρ within starts, 95 % bootstrap intervals over trainings; {said}"
+
+
+def _said_of_causes(found: Answer) -> str:
+    band = "the band is the margin of equivalence"
+    if not found.causal:
+        return f"no causal experiment has three RL seeds yet; {band}"
+    said = (
+        "how pass@1 changes with a change of one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; "
+        f"{'filled: a difference is shown; ' if any(one.differs for one in found.causal.values()) else ''}{band}"
+    )
+    if any(name.startswith("unnormalised") for name in found.causal):
+        said += " (unnormalised: advantages not divided by the group's standard deviation)"
+    return said

@@ -26,6 +26,12 @@ from rmlab.wording import counted
 NAME = "rl_by_reward"
 BLOCKS = ("execution", "execution_free", "hybrid", "voluntary")
 PANELS = {"pass_at_1": "pass@1, validation", "hacking_gap": "hacking gap", "ran_share": "episodes that run the call"}
+SHOWS = {
+    "pass_at_1": "pass@1 of sampled attempts at validation tasks",
+    "hacking_gap": "hacking gap: how much the mean score exceeds the true rate, less the same before training",
+    "ran_share": "share of training episodes that run the call",
+}
+"""What a panel shows, as the caption says it."""
 LEAST_DEGREES = 2
 """Of freedom that an interval needs: from two values alone it would be nine times as wide as they lie apart."""
 DASHES: Any = ("-", "--", "-.", ":", (0, (1, 1)), (0, (5, 1)))
@@ -56,7 +62,7 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
                 paths += style.save(drawn, folder, NAME, rows)
             else:
                 paths.append(style.save_picture(drawn, folder / f"{NAME}_one_column.pdf"))
-    return [*paths, *write_captions(folder, NAME, caption(arms))]
+    return [*paths, *write_captions(folder, NAME, caption(arms, rows))]
 
 
 def by_reward(runs: Sequence[PolicyRun]) -> dict[str, list[PolicyRun]]:
@@ -140,16 +146,22 @@ def _mean(values: Sequence[tuple[tuple[str, str], float]]) -> tuple[float, float
     return mean, mean - half, mean + half
 
 
-def caption(arms: dict[str, list[PolicyRun]]) -> Caption:
-    """What a reader of the figure alone has to know."""
+def caption(arms: dict[str, list[PolicyRun]], rows: Sequence[dict[str, Any]]) -> Caption:
+    """What a reader of the figure alone has to know. rows: the points that are drawn."""
     seeds = sorted({run.seed for runs in arms.values() for run in runs})
     starts = {run.run.tags.get("start_fingerprint", "") for runs in arms.values() for run in runs}
+    there = {row["panel"] for row in rows}
+    panels = [SHOWS[name] if name in there else f"{PANELS[name]}: of no run" for name in PANELS]
+    paid_by_verifiers = {parameter(run.run, "reward") in PAYING for runs in arms.values() for run in runs}
+    over = "mean over runs"
+    if True in paid_by_verifiers:
+        alone = "; what execution alone pays: over runs" if False in paid_by_verifiers else ""
+        over = f"mean over trainings of verifiers (of the runs that one pays the mean is taken first{alone})"
+    band = "; band: its 95 % interval within starts (t), without the part of tasks, from two degrees of freedom on"
+    banded = any(not np.isnan(row["low"]) for row in rows)
     return Caption(
         "What becomes of policies by what pays them.",
-        "pass@1 of sampled attempts at validation tasks; hacking gap: how much the mean score exceeds the true rate, less the same before "
-        "training; share of training episodes that run the call. Thick: mean over trainings of verifiers (of the runs that one pays the "
-        "mean is taken first; what execution alone pays: over runs); band: its 95 % interval within starts (t), without "
-        "the part of tasks, from two degrees of freedom on; thin: single runs.",
+        f"{'; '.join(panels)}. Thick: {over}{band if banded else ''}; thin: single runs.",
         f"n = {', '.join(f'{arm}: {_count(runs)}' for arm, runs in arms.items())}; {counted(len(starts), 'start')}, RL "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}.",
     )

@@ -194,13 +194,14 @@ def caption(pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> Caption:
     ]
     points = [100 * both[name] for name in ("difference", "low", "high")]
     tasks = len(np.unique(tables[0].task_id))
+    banded = any("pass_at_1_low" in row for run in pair for row in run.outcome["curve"])
     return Caption(
         f"Two verifiers alike in best of k and unlike in RL: {good} and {bad}.",
         "The pair that differs most in pass@1 after RL among those that paid alone from one start, with their scores as they are, and "
         f"whose RM@k differ by {ALIKE} at most: an illustration, chosen by its outcome. On the held-out tasks they differ by "
         f"{estimate(points[0], (points[1], points[2]), 1)} points (95 %, paired by task). RM@k and the ROC curve within tasks (all "
         "pairs of one policy at one task alike), reliability in ten bins with 95 % intervals over clusters of functions, and densities of "
-        "the scores are of one frozen set of attempts; the curves of pass@1 are on validation tasks, of which there are fewer; bands are "
-        "95 % intervals over clusters.",
+        "the scores are of one frozen set of attempts; the curves of pass@1 are on validation tasks, of which there are fewer"
+        f"{'; bands are 95 % intervals over clusters' if banded else ''}.",
         f"n = {counted(len(tables[0]), 'attempt')} at {counted(tasks, 'task')}; one training and one RL seed ({pair[0].seed}) each.",
     )

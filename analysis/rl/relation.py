@@ -79,14 +79,20 @@ def spearman(
     Needs.rl,
 )
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
-    """Draws relation.{pdf,png,csv} and writes relation.md for every group of comparable runs into OUT/rl/GROUP."""
+    """Draws relation.{pdf,png,csv} and writes relation.md for every group of comparable runs of several verifiers into OUT/rl/GROUP."""
     paying = [run for run in runs if run.verifier_fingerprint and parameter(run.run, "reward") in PAYING]
     if not paying:
         print(
             f"relation: no verifier has paid a policy yet in {len(runs)} RL runs: there is nothing to relate",
             file=sys.stderr,
         )
-    return [path for name, group in comparable(paying).items() for path in _draw(group, out / "rl" / name)]
+    groups = comparable(paying)
+    single = [name for name, group in groups.items() if len({run.verifier_fingerprint for run in group}) == 1]
+    if single:
+        folders = ", ".join(f"rl/{name}" for name in single)
+        print(f"relation of {folders} is not drawn: a single verifier has nothing to be related to", file=sys.stderr)
+    related = {name: group for name, group in groups.items() if name not in single}
+    return [path for name, group in related.items() for path in _draw(group, out / "rl" / name)]
 
 
 def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:

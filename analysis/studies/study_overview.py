@@ -129,20 +129,25 @@ def caption(study: PlannedStudy) -> str:
     )
     absent = [name for name in study.sweeps if study.groups.get(name) not in groups]
     without = f" Without {', '.join(absent)}, of which no level can be compared yet." if absent else ""
-    seeds = sorted({test.seeds for group in groups for test in group.tests.values()})
+    tests = [test for group in groups for test in group.tests.values()]
+    seeds, tested = sorted({test.seeds for test in tests}), [test for test in tests if test.p is not None]
     marks = ""
-    if any(test.p is None for group in groups for test in group.tests.values()):
-        marks += " Cross: no test yet."
+    if any(test.ci95 for test in tested):
+        marks += " Bars: 95 % t intervals over trainings and tasks of the single difference."
+    if any(test.shown for test in tested):
+        marks += " Filled: shown at 5 % after Holm's correction over the sweep's levels and metrics."
+    if not all(test.shown for test in tested):
+        marks += " Hollow: tested, no difference shown."
+    better = f" Higher is better for {level_tests.metric_words(groups[0], 'rm_at_k')} and AUC, lower for ECE."
+    cross = " Cross: no test yet." if len(tested) < len(tests) else ""
+    marks += better + cross
     places = [(group, (arm, level)) for group in groups for arm, level, _ in group.tests]
     if not all(scores_all(*one) for one in places):
         marks += f" {PART}: attempts that do not fit are not scored but ranked last; AUC within task and ECE are of the others alone."
     many = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return (
         f"Difference of every level from its sweep's baseline (named after the sweep), mean over {many} trainings, paired by seed; judged "
-        f"on {report['trajectories']:,} attempts at {report['tasks']:,} tasks. Bars: 95 % t intervals over trainings and tasks of the "
-        "single difference. Filled: shown at 5 % after Holm's correction over the sweep's levels and metrics. Hollow: tested, no "
-        f"difference shown. Higher is better for {level_tests.metric_words(groups[0], 'rm_at_k')} and AUC, lower for ECE."
-        f"{marks}{part}{without}"
+        f"on {report['trajectories']:,} attempts at {report['tasks']:,} tasks.{marks}{part}{without}"
     )
 
 

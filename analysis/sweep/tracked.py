@@ -160,8 +160,10 @@ class SweepRuns:
 
     @cached_property
     def data_set(self) -> str:
-        """The file that the runs' attempts come from; "" where it is the shipped set of micro-SWE."""
-        names = {Path(path).name for cell in self.cells if (path := cell.run.params.get("data.path"))}
+        """The name of the set that the runs' attempts come from: of its file, without `.parquet`; "" where it is the shipped set of
+        micro-SWE. Where it lies does not matter, since runs that share a control hash read one set."""
+        paths = [Path(path) for cell in self.cells if (path := cell.run.params.get("data.path"))]
+        names = {path.stem if path.suffix == ".parquet" else path.name for path in paths}
         return listed(sorted(names)) if names else ""
 
     @cached_property
@@ -184,7 +186,7 @@ class SweepRuns:
         folds = self.cells[0].run.tags.get("folds")
         judged, where = f"judged out of fold ({folds} folds of repositories)", ""
         if not folds:
-            judged = f"evaluation part of {self.data_set}" if self.data_set else "micro-SWE evaluation part"
+            judged = f"evaluation part of data set {self.data_set}" if self.data_set else "micro-SWE evaluation part"
             where = f" in {self.resampled}" if self.resampled != "tasks" else ""
         text = (
             f"{self.sweep}, preset {self.preset}, control {self.control_hash}; {judged}: {report['tasks']} tasks{where}, "

@@ -95,7 +95,8 @@ def aligned(a: Scores, b: Scores) -> Scores:
         raise DataError(
             f"the tables hold {len(a)} and {len(b)} attempts: only tables on the same trajectories can be compared"
         )
-    if (a.trajectory_id != "").all() and (b.trajectory_id != "").all():
+    named = (a.trajectory_id != "").all() and (b.trajectory_id != "").all()
+    if named and not np.array_equal(a.trajectory_id, b.trajectory_id):  # tables of one sweep mostly have one order
         order_a, order_b = np.argsort(a.trajectory_id), np.argsort(b.trajectory_id)
         differ = a.trajectory_id[order_a] != b.trajectory_id[order_b]
         if differ.any():

@@ -3,7 +3,7 @@
 advantages      group-relative advantages from rewards; deliberate distortions of scores that keep the order within a task
 artifacts       files made during a run, kept beside the checkpoint until it has ended; attempts as HTML
 assemble        sets a training up from its configuration; checks that it may start from the given policy
-before          the start's results before training, measured once for all runs that begin from it
+before          the start's results on held-out tasks, measured once for all runs that begin from it
 batch           one batch: the next tasks, attempts at them, rewards, advantages
 config          the settings of RL; the version of the algorithm
 evaluation      attempts at validation and held-out tasks, measured

@@ -1,4 +1,5 @@
-"""The start's results before training are the same in all runs that begin from it with one seed, so they are measured once and kept.
+"""The start's results on held-out tasks are the same in all runs that begin from it with one seed, so they are measured once and kept.
+So is how difficult tasks are for it. Each run makes the start's attempts at validation tasks itself, and its own verifier scores them.
 
 Each attempt has its own random stream (seed, task, name, number), so such runs would make the same attempts at step 0 if the
 arithmetic is deterministic (float32 on a CPU), and elsewhere attempts that differ only by rounding. Other seeds make other attempts.

@@ -4,6 +4,8 @@ It handles only files whose cells need no individual checks: for anything else, 
 reads the file by rows, which can name the place of each fault.
 """
 
+import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from rmlab.scores.columns import COLUMNS
 from rmlab.scores.scores import Scores, patch_hash
 from rmlab.scores.writing import parquet_schema
 
+LIST = re.compile(r"(?:\A|\0)\s*\[")
 TEXTS = ("task_id", "trajectory_id", "policy", "source", "cluster")
 
 
@@ -36,35 +39,45 @@ def own_table(path: Path) -> Scores | None:
 
 
 def _scores(columns: dict[str, Any]) -> Scores | None:
-    texts = {name: [value or "" for value in columns[name].to_pylist()] for name in TEXTS}
-    task, cluster = texts["task_id"], texts["cluster"]
-    named = [name for name in texts["trajectory_id"] if name]
-    cluster_of = dict(zip(task, cluster, strict=True))
+    texts = {name: _coded(columns[name].fill_null("")) for name in TEXTS}
+    (tasks, task_N), (clusters, cluster_N) = texts["task_id"], texts["cluster"]
+    cluster_of = set(zip(task_N.tolist(), cluster_N.tolist(), strict=True))
+    names, name_N = texts["trajectory_id"]
     score_N, resolved_N, tokens_N = (_numbers(columns[name]) for name in ("score", "resolved", "n_tokens"))
-    patches = columns["patch"].to_pylist() if "patch" in columns else [None] * len(task)
-    different = {value for values in (*texts.values(), patches) for value in values if value}
+    patches, patch_N = _coded(columns["patch"]) if "patch" in columns else ([None], np.zeros(len(task_N), int))
+    different = {value for values in (*(values for values, _ in texts.values()), patches) for value in values if value}
     if (
-        any(
-            "\0" in value or value.lstrip().startswith("[") for value in different
-        )  # no text, or maybe a list in a cell
-        or "" in cluster_of
-        or "" in cluster_of.values()
-        or any(cluster_of[one] != its for one, its in zip(task, cluster, strict=True))
-        or len(set(named)) < len(named)
+        not _plain(different)
+        or "" in tasks
+        or "" in clusters
+        or len(cluster_of) > len(tasks)  # a task is in two clusters
+        or (np.bincount(name_N, minlength=len(names))[[name != "" for name in names]] > 1).any()
         or np.isnan(score_N).sum() > columns["score"].null_count
         or (score_N < 0).any()
         or (score_N > 1).any()
         or (tokens_N < 0).any()
     ):
         return None
-    hashes = {patch: "" if patch is None else patch_hash(patch) for patch in set(patches)}
     return Scores(
-        **{name: np.array(values) for name, values in texts.items()},
+        **{name: np.array(values)[of_N] for name, (values, of_N) in texts.items()},
         score=score_N,
         resolved=resolved_N,
         n_tokens=tokens_N,
-        patch=np.array([hashes[patch] for patch in patches]),
+        patch=np.array(["" if patch is None else patch_hash(patch) for patch in patches])[patch_N],
     )
+
+
+def _plain(different: Collection[str]) -> bool:
+    """Whether none of these texts has a NUL, which is no text, or begins like a list in a cell. All at once, by the NULs between them."""
+    joined = "\0".join(different)
+    return joined.count("\0") < max(len(different), 1) and LIST.search(joined) is None
+
+
+def _coded(column: Any) -> tuple[list[Any], NDArray[np.intp]]:
+    """The different values of a column of texts, None where one is missing, and which of them each of N rows has: most columns repeat
+    a few values, and only these need to become text."""
+    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    return coded.dictionary.to_pylist(), np.asarray(coded.indices, dtype=np.intp)
 
 
 def _numbers(column: Any) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.presentation import style
 from analysis.summaries import pareto
 from rmlab.paths import REPOSITORY
 
@@ -71,3 +72,27 @@ def test_a_matplotlibrc_of_the_working_folder_and_the_backend_of_a_notebook(plai
 def test_a_matplotlibrc_with_a_backend_of_its_own(plain: list[bytes], tmp_path: Path) -> None:
     (tmp_path / "matplotlibrc").write_text(SETTINGS)
     assert drawn(tmp_path)[0] == plain
+
+
+def test_a_picture_has_the_bytes_of_savefig(tmp_path: Path) -> None:
+    """Which draws a figure twice: once to lay it out. The panels share an axis, and what stands beside them takes room from them."""
+    metadata = {"pdf": {"CreationDate": None, "Creator": "rmlab"}, "png": {"Software": "rmlab"}}
+    pictures: dict[str, list[bytes]] = {}
+    for how in ("once", "savefig"):
+        with style.figure(2, 2, 2.1, 1.9, sharey="row") as (drawn, axes):
+            for place, axis in enumerate(axes.flat):
+                axis.plot([0, 1, 2], [place, 10**place, 3], label=f"line {place}")
+                axis.set(title=f"two\nlines {place}", xlabel="x", ylabel="y")
+            style.level_axis(axes[1], ["a level", "a level with a long name"], {})
+            drawn.legend(*style.legend(axes.flat), loc="outside right center")
+            style.footnote(drawn, NOTE * 20)
+            for kind in metadata:
+                path = tmp_path / how / f"picture.{kind}"
+                if how == "once":
+                    style.save_picture(drawn, path)
+                else:
+                    path.parent.mkdir(exist_ok=True)
+                    drawn.savefig(path, metadata=metadata[kind])
+                pictures.setdefault(kind, []).append(path.read_bytes())
+    assert pictures["png"][0] == pictures["png"][1]
+    assert pictures["pdf"][0] == pictures["pdf"][1]

@@ -107,6 +107,9 @@ def test_what_has_to_be_looked_at_is_read_by_rows(tmp_path: Path) -> None:
     assert list(read_score_table(without).cluster) == ["a/b", "a/b", "c/d"]
     lists = written(tmp_path / "b.parquet", task_id=["[1]", "[1]", "u"])
     assert own_table(lists) is None
+    for name, text in (("policy", "\u2003 [a, b]"), ("patch", "\n[]"), ("patch", "a\0[")):
+        assert own_table(written(tmp_path / "e.parquet", patch=["", PATCH, None])) is not None
+        assert own_table(written(tmp_path / "e.parquet", **{name: ["p", text, None]})) is None
     more = tmp_path / "c.parquet"
     pq.write_table(pq.read_table(written(tmp_path / "d.parquet")).append_column("regression_rates", [[1.0] * 3]), more)
     assert own_table(more) is None

@@ -70,10 +70,14 @@ class Bundle:
     def verify(self, show: bool = True) -> None:
         """Reads everything and compares sizes and hashes. Raises DataError for the first file that is not what was written."""
         with progress("checking the bundle", self.size, "bytes", show) as advance:
-            for entry in self.entries:
-                for file in entry.files:
-                    self._copy(entry, file, None)
-                    advance(file.bytes)
+            self.check(advance)
+
+    def check(self, advance: Callable[[int], Any] = lambda size: None) -> None:
+        """The same without a bar; `advance` is told the bytes of each file."""
+        for entry in self.entries:
+            for file in entry.files:
+                self._copy(entry, file, None)
+                advance(file.bytes)
 
     def record(self, entry: BundleEntry) -> Record:
         """Parameters, tags and data sets of a run. Raises DataError for a record that is none."""
@@ -93,7 +97,10 @@ class Bundle:
     def metrics(self, entry: BundleEntry) -> list[MetricRow]:
         """(name, value, step, milliseconds) of all that the run logged."""
         with sense(f"{self.path}: {entry.member(entry.metrics)}"):
-            rows = [json.loads(line) for line in self._text(entry, entry.metrics).splitlines()]
+            lines = self._text(entry, entry.metrics).splitlines()
+            rows = json.loads(f"[{','.join(lines)}]")  # one call for all takes a third of the time of one a line
+            if len(rows) != len(lines):
+                raise ValueError(f"{len(lines)} lines hold {len(rows)} metrics")
             return [(str(name), float(value), int(step), int(when)) for name, value, step, when in rows]
 
     def extract(self, entry: BundleEntry, file: BundledFile, target: Path) -> None:
@@ -105,6 +112,10 @@ class Bundle:
     def runs(self) -> list["BundledRun"]:
         """The runs to read from, as those of a store; checks all hashes first."""
         self.verify()
+        return self.checked_runs()
+
+    def checked_runs(self) -> list["BundledRun"]:
+        """The same of a bundle that was checked."""
         return [self._run(entry) for entry in self.entries]
 
     def artifact(self, entry: BundleEntry, path: str) -> Path:

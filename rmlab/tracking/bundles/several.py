@@ -1,11 +1,14 @@
 """The bundles that a path names, and the runs in them: a run that lies in several of them counts once."""
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rmlab.errors import DataError, UsageError
-from rmlab.tracking.bundles.reading import BundledRun, is_bundle, open_bundle
+from rmlab.progress import progress
+from rmlab.tracking.bundles.reading import Bundle, BundledRun, is_bundle, open_bundle
 from rmlab.tracking.tags import IMPORTED_RUN
 
 
@@ -44,8 +47,32 @@ def bundled_runs(bundles: Sequence[Path]) -> Iterator[list[BundledRun]]:
     """
     with ExitStack() as stack:
         once: dict[str, BundledRun] = {}
-        for run in (run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()):
+        for run in (run for bundle in _checked(bundles, stack) for run in bundle.checked_runs()):
             origin = run.tags.get(IMPORTED_RUN, run.run_id)
             if origin not in once or len(run.owner.artifacts) >= len(once[origin].owner.artifacts):
                 once[origin] = run
         yield list(once.values())
+
+
+def _checked(paths: Sequence[Path], stack: ExitStack) -> list[Bundle]:
+    """Bundles in the order of their paths, open as long as the stack is, all of whose files are what was exported. Unpacking and hashing
+    take most of the time of reading bundles, and let other threads work: so several bundles are opened at once."""
+
+    def checked(path: Path) -> Bundle:
+        bundle = stack.enter_context(open_bundle(path))
+        bundle.check()
+        return bundle
+
+    if len(paths) == 1:
+        bundle = stack.enter_context(open_bundle(paths[0]))
+        bundle.verify()
+        return [bundle]
+    found = []
+    with (
+        ThreadPoolExecutor(os.cpu_count() or 1) as pool,
+        progress("checking bundles", len(paths), "bundles") as advance,
+    ):
+        for bundle in pool.map(checked, paths):
+            found.append(bundle)
+            advance()
+    return found

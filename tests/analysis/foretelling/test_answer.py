@@ -18,6 +18,7 @@ from analysis.foretelling.design import faults
 from analysis.foretelling.estimates import ANY, METRICS, PRIMARY, RIVAL
 from analysis.foretelling.plan import Plan
 from analysis.foretelling.runs import Study, read_study
+from analysis.foretelling.tables import markdown
 from analysis.presentation.captions import Caption, latex, write_captions
 from analysis.publication import foretelling
 from analysis.rl.policies import PolicyRun
@@ -100,7 +101,7 @@ def test_what_a_metric_shares_with_auc_is_over_the_verifiers_that_have_both(tmp_
     assert (rho, verifiers) == (pytest.approx(np.corrcoef(rank_2N)[0, 1]), 21)
     assert found.with_auc["brier"][1] == 24
     assert found.voluntary[1] == 7
-    assert f"| {rho:.2f} |\n" in foretelling.markdown(study, found)
+    assert f"| {rho:.2f} |\n" in markdown(study, found)
 
 
 def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
@@ -113,12 +114,13 @@ def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
     on_pool = study.taken["distortion_good_shifted_up_a_s0"].verifier
     for name in ("auc_within_task", "ece_width_10", "advantage_cosine"):
         assert rows["distortion", "good", "shifted_up"][f"pool_{name}"] == pytest.approx(on_pool[name])
-    assert (
-        rows["difficulty", "good", "with"]["pool_advantage_cosine"] is None
-    )  # the pool does not say what is paid there
+    unknown = rows["difficulty", "good", "with"]["pool_advantage_cosine"]
+    assert unknown is None  # the pool does not say what is paid there
     ended = [study.taken[f"distortion_good_shifted_up_a_s{seed}"].outcome for seed in range(5)]
     assert rows["distortion", "good", "shifted_up"]["pass_at_1"] == pytest.approx(np.mean(ended))
-    assert "| difficulty | poor | without | 3 | " in foretelling.markdown(study, answer(study))
+    text = markdown(study, answer(study))
+    assert "| difficulty | poor | without | 3 | " in text
+    assert "each run makes these attempts at validation tasks itself" in text
 
 
 @pytest.mark.parametrize("tag", ["start_fingerprint", "verifier_fingerprint"])
@@ -133,7 +135,7 @@ def test_runs_of_a_seed_with_other_weights_are_not_compared(tag: str, tmp_path: 
     assert lines[0].startswith("control: -1 + 4 r, seed 1: ")
     assert "control: -1 + 4 r" not in causal(study)  # two seeds are left
     assert len(causal(study)) == 7
-    assert f"- not compared: {lines[0]}" in foretelling.markdown(study, answer(study))
+    assert f"- not compared: {lines[0]}" in markdown(study, answer(study))
 
 
 def test_few_runs_conclude_nothing(tmp_path: Path) -> None:
@@ -206,13 +208,50 @@ def test_what_the_design_lacks_is_said_above_the_result_and_in_the_caption(tmp_p
     for kept, words in ((runs, "Met."), (runs[:20], "20 of 24 verifiers have an outcome.")):
         study = read_study(kept, PLAN)
         found = answer(study)
-        text = foretelling.markdown(study, found)
+        text = markdown(study, found)
         assert text.startswith(f"**Design.** {words}")
         assert text.count("**Design.**") == 1
         assert text.index("**Design.**") < text.index(found.sentences[0])
         caption = foretelling.caption(study, found)
         assert caption.says == found.sentences[0]
         assert ("Not as planned: 20 of 24 verifiers have an outcome." in caption.counts) == (kept is not runs)
+
+
+def _of(blocks: str, folder: Path, start: str = "") -> tuple[str, set[str]]:
+    """What the caption says of the figure of these blocks, and what its legend names. start: of the policies, "" = both."""
+    runs = made_runs(folder, 0.8, blocks=blocks)
+    study = read_study([run for run in runs if run.run.tags["start"].endswith(start)], PLAN)
+    found = answer(study)
+    caption = foretelling.caption(study, found)
+    legend = {entry.get_label() for entry in foretelling._legend(study, found)}
+    return f"{caption.shown} {caption.counts}", legend
+
+
+def test_the_caption_and_the_legend_name_what_is_drawn(tmp_path: Path) -> None:
+    execution, band = "after RL that execution alone pays", "the band is the margin of equivalence"
+    said, legend = _of("execution_free", tmp_path / "free")
+    assert "lines, one a start: pass@1 before RL. Bottom left: Spearman's" in said
+    assert execution not in said
+    assert "filled: shown, AUC within task where a verifier alone pays by its p" in said
+    assert (
+        f"Bottom right: no causal experiment has three RL seeds yet; {band}. n = 24 verifiers (alone), one RL" in said
+    )
+    assert {"start a", "start b", "before RL", "1:1, overconfident", "verifier alone"} <= legend
+    assert not {"execution alone pays", "hybrid"} & legend
+    said, legend = _of("execution_free execution hybrid unnormalised", tmp_path / "all")
+    assert f"lines, one a start: pass@1 before RL, and {execution}. Bottom left" in said
+    assert "(unnormalised: advantages not divided" in said
+    assert "24 (hybrid)" in said
+    assert {"execution alone pays", "hybrid"} <= legend
+    said, legend = _of("execution_free distortion", tmp_path / "one start", "/a")
+    assert "one of 12 separately trained verifiers" in said
+    assert "hollow" not in said
+    assert "Bottom left: too few runs yet for a correlation. Bottom right: how pass@1 changes" in said
+    assert "unnormalised" not in said
+    assert "start b" not in legend
+    said, legend = _of("distortion", tmp_path / "causal")
+    assert said.startswith("Top: no run yet that a verifier alone pays. ")
+    assert legend == set()
 
 
 def test_captions_say_the_same_in_both(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 from analysis.foretelling.answer import answer
 from analysis.foretelling.reruns import RerunSpread, rerun_spread, reruns
 from analysis.foretelling.runs import read_study
-from analysis.publication import foretelling
+from analysis.foretelling.tables import markdown
 from analysis.rl.policies import PolicyRun
 from tests.analysis.foretelling.made_study import PLAN, made_runs
 
@@ -59,7 +59,7 @@ def test_seeds_of_one_start_say_nothing_of_a_new_one(tmp_path: Path) -> None:
     study = read_study(made_runs(tmp_path, 0.8, blocks=CAUSAL), PLAN)
     assert rerun_spread(study) is None
     assert reruns(study) == []
-    assert "A new start" not in foretelling.markdown(study, answer(study))
+    assert "A new start" not in markdown(study, answer(study))
 
 
 def test_the_interval_is_one_of_prediction() -> None:
@@ -91,7 +91,7 @@ def test_a_rerun_stands_beside_its_interval(by: float, inside: bool, tmp_path: P
     row = next(row for row in answer(study).rows() if row["kind"] == "rerun")
     assert (row["value"], row["low"], row["high"]) == (one.outcome, one.low, one.high)
     said = "inside" if inside else "outside"
-    assert f"| execution_b_s7_again | {0.2 + by:.3f}, {said} | " in foretelling.markdown(study, answer(study))
+    assert f"| execution_b_s7_again | {0.2 + by:.3f}, {said} | " in markdown(study, answer(study))
 
 
 def test_a_rerun_that_is_not_its_cell_is_left_out_and_named(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from analysis.foretelling import plan
 from analysis.foretelling.answer import answer
 from analysis.foretelling.plan import settings
 from analysis.foretelling.runs import beside, by_end, read_study
-from analysis.publication import foretelling
+from analysis.foretelling.tables import markdown
 from analysis.rl.policies import PolicyRun, policy_runs
 from rmlab.tracking.run_index import RunInfo
 from tests.analysis.foretelling.made_study import ALL_CELLS, CELLS, PLAN, MadeRun, about, configured, files, made_runs
@@ -58,9 +58,9 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     assert reasons["execution_a_s0"] == "run ffffffff: an earlier run of the cell is taken"
     assert study.taken["execution_a_s0"].policy is by_name["execution_a_s0"]
     assert len(study.left_out) == 8
-    assert "sets of weights" not in foretelling.markdown(study, answer(study))
+    assert "sets of weights" not in markdown(study, answer(study))
     by_name["hybrid_balanced-430_b_s0"].run.tags.update(start_fingerprint="made anew")
-    text = foretelling.markdown(study, answer(study))
+    text = markdown(study, answer(study))
     assert "Start b has 2 sets of weights, which are ranked apart." in text
     assert "- left out: 1 of 24 hybrid: no finished run: hybrid_balanced-250_a_s0\n" in text
 

@@ -79,6 +79,15 @@ def test_the_pair_is_alike_in_best_of_k_and_as_unlike_as_can_be_in_rl(
     text = next(path for path in paths if path.name.endswith("caption.md")).read_text()
     assert "verifier 0.3 (0.300 after RL) and verifier 0.15 (0.150 after RL)" in text
     assert "n = 480 attempts at 30 tasks; one training and one RL seed (0) each." in text
+    banded = any("pass_at_1_low" in row for run in pair for row in run.outcome["curve"])
+    assert ("bands are 95 %" in text) == banded
+    for run in pair:
+        for row in run.outcome["curve"]:
+            row |= {"pass_at_1_low": 0.1, "pass_at_1_high": 0.4}
+    assert (
+        "of which there are fewer; bands are 95 % intervals"
+        in two_verifiers.caption(pair, [two_verifiers._table(run) for run in pair]).shown
+    )
     assert two_verifiers.draw([replace(run, paid_by=None) for run in runs], tmp_path) == []
     assert "no two verifiers that paid alone" in capsys.readouterr().err
 
@@ -112,7 +121,25 @@ def test_curves_by_reward_are_means_over_verifiers(tmp_path: Path, monkeypatch: 
         "n = execution: 4 runs, execution_free: 24 runs, execution_free, voluntary evidence: 8 runs, hybrid: 24" in text
     )
     assert "; 2 starts" in text
+    assert "mean is taken first; what execution alone pays: over runs); band: its 95 % interval" in text
     assert rl_by_reward.draw([], tmp_path) == []
+
+
+def test_the_caption_of_curves_by_reward_names_what_is_drawn(tmp_path: Path) -> None:
+    """Of single runs there is no band, without a verifier no hacking gap, and without execution no word of it."""
+    one = {"panel": "pass_at_1", "low": float("nan"), "high": float("nan")}
+    runs = made_runs(tmp_path, 0.8, blocks="execution execution_free")
+    execution, free = (
+        [run for run in runs if run.run.params["reward"] == name] for name in ("execution", "execution_free")
+    )
+    text = rl_by_reward.caption({"execution": execution}, [one]).shown
+    assert text == (
+        "pass@1 of sampled attempts at validation tasks; hacking gap: of no run; episodes that run the call: of no run. "
+        "Thick: mean over runs; thin: single runs."
+    )
+    text = rl_by_reward.caption({"execution_free": free}, [one, {**one, "panel": "hacking_gap", "low": 0.1}]).shown
+    assert "before training; episodes" in text
+    assert "Thick: mean over trainings of verifiers (of the runs that one pays the mean is taken first); band: " in text
 
 
 def test_other_rewards_are_other_arms_and_runs_of_one_training_are_one_unit(tmp_path: Path) -> None:
@@ -134,7 +161,7 @@ def test_other_rewards_are_other_arms_and_runs_of_one_training_are_one_unit(tmp_
     arms = rl_by_reward.by_reward(runs)
     counts = {"execution_free": 3, "execution_free (slope 3)": 1, "hybrid × 0.5": 1, "hybrid × 2": 1}
     assert {arm: len(own) for arm, own in arms.items()} == counts
-    text = rl_by_reward.caption(arms).counts
+    text = rl_by_reward.caption(arms, []).counts
     assert "n = execution_free: 3 runs of 2 verifiers, execution_free (slope 3): 1 run" in text
     values = [(rl_by_reward.unit(run), run.outcome["curve"][-1]["pass_at_1"]) for run in arms["execution_free"]]
     mean, low, high = rl_by_reward._mean(values)

@@ -48,6 +48,8 @@ REPORT = {
     "rm_at_k": {"1": 0.2, "16": 0.4},
     "ci95": {"auc_within_task": [0.7, 0.9], "rm_at_k": {"1": [0.1, 0.3], "16": None}},
 }
+OTHER = {"name": "other", "config_hash": "h2", "verifier_fingerprint": "v2"}
+"""A second verifier: what one alone paid is related to nothing."""
 
 
 def track(store: Store, *, name: str = "good", params: dict[str, Any] | None = None, **tags: str) -> None:
@@ -72,17 +74,19 @@ def track(store: Store, *, name: str = "good", params: dict[str, Any] | None = N
 
 @pytest.fixture(scope="module")
 def tracked_once(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> tuple[Path, Path]:
-    """The folder of a store with one whole run, and of that run's files."""
+    """The folder of a store with two whole runs, each of its own verifier, and of the files of the first."""
     folder = tmp_path_factory.mktemp("runs")
     shutil.copy(empty_database, folder / "mlflow.db")
-    track(Store.open(f"sqlite:///{folder / 'mlflow.db'}"))
+    store = Store.open(f"sqlite:///{folder / 'mlflow.db'}")
+    track(store)
     [outcome] = folder.rglob("outcome.json")
+    track(store, **OTHER)
     return folder, outcome.parent
 
 
 @pytest.fixture
 def damage(tracked_once: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
-    """Gives a file of the one run, in this test, another text."""
+    """Gives a file of the first run, in this test, another text."""
     folder, files = tracked_once
     monkeypatch.setenv("RMLAB_RUNS", str(folder))
     whole = {path: path.read_bytes() for path in files.iterdir()}
@@ -105,8 +109,9 @@ def with_curve(change: Callable[[list[dict[str, Any]]], Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_whole_run_is_drawn(store: Store) -> None:
+def test_whole_runs_are_drawn(store: Store) -> None:
     track(store)
+    track(store, **OTHER)
     assert len(draw()) == 10
 
 
@@ -198,6 +203,7 @@ def test_a_tag_does_not_lead_out_of_the_folder(tag: str, store: Store, tmp_path:
 @pytest.mark.usefixtures("small_pictures")
 def test_names_are_text_and_not_markup(store: Store) -> None:
     track(store, name="a $\\frac{b|c\nd")
+    track(store, **OTHER)
     paths = {path.name: path for path in draw()}
     assert "| hybrid, a $\\frac{b\\|c d | 0 |" in paths["rl_table.md"].read_text()
 

@@ -81,7 +81,7 @@ def test_families_of_verifiers_foretell_nothing_by_chance(trainings: int) -> Non
     assert said[1] / draws > 0.13, said
 
 
-def track(store: Store, number: int, reward: str, seed: int, quality: float) -> None:
+def track(store: Store, number: int, reward: str, seed: int, quality: float, start: str = "s0") -> None:
     """An RL run as the program leaves it; a better verifier gains more and is hacked less."""
     curve = [
         {
@@ -97,7 +97,7 @@ def track(store: Store, number: int, reward: str, seed: int, quality: float) -> 
         }
         for step in (0, 10, 20)
     ]
-    tags = {"config_hash": fingerprint([number, reward, seed]), "start_fingerprint": "s0", "evidence": "final"}
+    tags = {"config_hash": fingerprint([number, reward, seed, start]), "start_fingerprint": start, "evidence": "final"}
     if reward != "execution":
         tags |= {"verifier_fingerprint": f"v{number}", "verifier_name": f"verifier {number}", "verifier": f"v{number}"}
     with RunLogger.start(
@@ -222,6 +222,21 @@ def test_many_verifiers_may_say_something(store: Store, tmp_path: Path) -> None:
     assert "pass@1 gained rises with it: AUC within task (execution_free)" in text
     assert "hacking gap falls with it: RM@most (execution_free)" in text
     assert "one in twenty would be by chance" in text
+
+
+def test_a_group_of_one_verifier_has_no_relation(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for start, numbers in (("s0", (1,)), ("s1", (1, 2)), ("s2", (3,))):
+        for number in numbers:
+            for seed in (0, 1):
+                track(store, number, "hybrid", seed, 0.1 * number, start)
+    paths = draw_figures(["relation"])
+    assert {path.parent.name for path in paths} == {"start-s1-20-steps"}
+    assert (
+        "relation of rl/start-s0-20-steps, rl/start-s2-20-steps is not drawn: a single verifier has nothing to be related to\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_store_without_rl_runs_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

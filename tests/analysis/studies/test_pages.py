@@ -89,9 +89,34 @@ def test_while_it_runs_the_table_says_so_and_takes_shared_cells_from_elsewhere(f
         assert [effect.words for effect in effects(study.groups["evidence"])] == ["RM@4", "AUC within task", "ECE"]
         assert study.groups["evidence"].tests["", "voluntary", "auc_within_task"].difference is not None
         caption = study_overview.caption(study)
+        tests = [test for group in study.groups.values() for test in group.tests.values()]
     assert "| 6 of 15 |" in text
     assert text.count("So far, and only for orientation") == 1, "of evidence every cell is there"
     assert "9 trainings of 18 are still missing, so nothing here is final." in caption
+    assert ("Filled: " in caption) == any(test.shown for test in tests)
+    assert ("Hollow: " in caption) == any(test.p is not None and not test.shown for test in tests)
+    assert ("Bars: " in caption) == any(test.p is not None for test in tests)
+
+
+def test_the_caption_of_the_overview_names_the_marks_that_are_drawn(folder: Path, fill: Fill) -> None:
+    fill({"label_ratio": {"1:1": 1.0, "1:4": 2.0}, "evidence": {"voluntary": 0.0}})
+    with open_study(folder) as study:
+        groups = dict(study.groups)
+        for kept, marks in (
+            ({"shown": True}, {"Filled", "Bars"}),
+            ({"shown": False}, {"Hollow", "Bars"}),
+            ({"p": None}, {"Cross"}),
+        ):
+            for group in groups.values():
+                tests = {key: SimpleNamespace(**dict(_about(test), **kept)) for key, test in group.tests.items()}
+                group.__dict__["tests"] = tests
+            said = study_overview.caption(study)
+            assert {word for word in ("Filled", "Hollow", "Bars", "Cross") if f"{word}: " in said} == marks
+            assert "Higher is better for RM@4 and AUC, lower for ECE." in said
+
+
+def _about(test: Any) -> dict[str, Any]:
+    return {"seeds": test.seeds, "ci95": (0.0, 0.1), "p": 0.5, "shown": False}
 
 
 def test_the_figures_of_each_sweep_are_drawn_from_the_folder_of_bundles(

@@ -173,8 +173,14 @@ def test_a_data_set_of_ones_own_is_named_with_its_repositories(runs_folder: Path
         run.json("baselines.json", {})
         run.artifact(tmp_path / "scores.parquet")
     [group] = group_runs(runs(Store.open(None), tags={"kind": "verifier"}))
-    assert "; evaluation part of lab.parquet: 16 tasks in 2 repositories, 32 attempts;" in group.note()
+    assert "; evaluation part of data set lab: 16 tasks in 2 repositories, 32 attempts;" in group.note()
     assert group.resampled == "2 repositories"
+    elsewhere = SimpleNamespace(params={"data.path": "/another/place/lab.parquet"}, tags={})
+    folder = SimpleNamespace(params={"data.path": "sets/lab.v2"}, tags={})
+    carried, named = (
+        replace(group, cells=(*group.cells, replace(group.cells[0], run=run))).data_set for run in (elsewhere, folder)
+    )
+    assert (carried, named) == ("lab", "lab and lab.v2")
     assert group.foot().endswith(
         "Only 2 clusters: intervals from so few are too narrow, and other clusters may give another result."
     )

@@ -1,7 +1,9 @@
 """What is damaged, hostile or no bundle is refused before anything is written."""
 
+import hashlib
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +14,8 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.tracking.bundles import importing
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
-from rmlab.tracking.bundles.reading import is_bundle
+from rmlab.tracking.bundles.reading import is_bundle, open_bundle
+from rmlab.tracking.bundles.several import bundled_runs
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import run_infos
@@ -36,6 +39,36 @@ def test_a_changed_file_is_found_before_anything_is_written(other: Store, bundle
     with pytest.raises(DataError, match=r"report\.json is not the file that was exported"):
         import_bundle(rewritten(bundle, change), other, show=False)
     assert run_infos(other) == []
+
+
+def test_of_several_bundles_each_is_checked_and_a_run_counts_once(bundle: Path, tmp_path: Path) -> None:
+    def change(name: str, data: bytes) -> Iterator[tuple[zipfile.ZipInfo | str, bytes]]:
+        yield name, data.replace(b"0.8", b"0.9") if name.endswith("report.json") else data
+
+    copies = [Path(shutil.copy(bundle, tmp_path / f"{i}.zip")) for i in range(4)]
+    with bundled_runs([bundle]) as alone, bundled_runs([bundle, *copies]) as found:
+        assert [run.run_id for run in found] == [run.run_id for run in alone]
+        assert {run.bundle.path for run in found} == {copies[-1]}
+    changed = rewritten(bundle, change)
+    said = r"changed\.zip: .*report\.json is not the file that was exported"
+    with pytest.raises(DataError, match=said), bundled_runs([*copies, changed]):
+        pass
+
+
+def test_two_metrics_on_a_line_are_no_metrics(bundle: Path) -> None:
+    """As long, and with the right hash in the manifest."""
+    with zipfile.ZipFile(bundle) as archive:
+        whole = max((archive.read(name) for name in archive.namelist() if name.endswith("metrics.jsonl")), key=len)
+    joined = whole.replace(b"]\n[", b"],[", 1)
+    digests = [hashlib.sha256(data).hexdigest().encode() for data in (whole, joined)]
+
+    def change(member: str, data: bytes) -> Iterator[tuple[zipfile.ZipInfo | str, bytes]]:
+        yield member, joined if data == whole else data.replace(*digests) if member == "manifest.json" else data
+
+    with open_bundle(rewritten(bundle, change)) as opened:
+        opened.verify(show=False)
+        with pytest.raises(DataError, match=r"metrics\.jsonl lacks required content: .* lines hold .* metrics"):
+            opened.runs()
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
