@@ -27,6 +27,7 @@ from analysis.foretelling.estimates import (
     with_both,
     with_second_seeds,
 )
+from analysis.foretelling.plan import ROLES
 from analysis.foretelling.reruns import Rerun, RerunSpread, rerun_spread, reruns
 from analysis.foretelling.runs import Study, column
 from analysis.rl.rank_statistics import Interval, Relation
@@ -51,7 +52,8 @@ class Answer:
     have an outcome and both metrics (None: undefined, or of fewer than four), and their number. ends: by block, how many policies end
     shown below their start, shown above it, and how many there are. exploratory: what the plan does not have, of `execution_free`, with
     its coefficient and count. finished: by block, and of "all", how many runs are taken and
-    how many are planned. rerun_spread: what a new start and RL seed change; reruns: runs beyond the plan beside that."""
+    how many are planned. rerun_spread: what a new start and RL seed change, of "all"
+    conditions and by the role of the verifier that pays; reruns: runs beyond the plan beside that."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -67,7 +69,7 @@ class Answer:
     exploratory: Mapping[str, tuple[float | None, int]]
     faults: Sequence[str]
     finished: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    rerun_spread: RerunSpread | None = None
+    rerun_spread: Mapping[str, RerunSpread] = field(default_factory=dict)
     reruns: Sequence[Rerun] = ()
     sentences: Sequence[str] = field(default_factory=list)
 
@@ -122,10 +124,10 @@ class Answer:
         for name, effect in self.causal.items():
             ends = {"value": effect.difference, "low": effect.low, "high": effect.high}
             said = {"p": effect.p, "p_alike": effect.p_alike, "least_shown": effect.least_shown, "words": effect.words}
-            rows.append({"kind": "causal", "metric": name, **ends, **said})
-        if (spread := self.rerun_spread) is not None:
-            rows.append({"kind": "rerun_deviation", "value": spread.deviation, "n": spread.runs})
-            rows.append({"kind": "rerun_conditions", "n": spread.conditions})
+            rows.append({"kind": "causal", "metric": name, "n": effect.seeds, **ends, **said})
+        for role, spread in self.rerun_spread.items():
+            rows.append({"kind": "rerun_deviation", "metric": role, "value": spread.deviation, "n": spread.runs})
+            rows.append({"kind": "rerun_conditions", "metric": role, "n": spread.conditions})
         for again in self.reruns:
             ends = {"value": again.outcome, "low": again.low, "high": again.high}
             rows.append({"kind": "rerun", "block": again.block, "metric": again.name, **ends, "n": again.outcomes})
@@ -180,7 +182,7 @@ def answer(study: Study) -> Answer:
         faults(rows, "have an outcome"),
         {block: (len(study.of(block)), study.planned(block)) for block in study.blocks}
         | {"all": (len(study.taken), len(study.cells))},
-        rerun_spread(study),
+        {role or "all": spread for role in (None, *ROLES) if (spread := rerun_spread(study, role)) is not None},
         reruns(study),
     )
     return Answer(**{**vars(found), "sentences": _sentences(study, found)})

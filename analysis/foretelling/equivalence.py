@@ -22,7 +22,7 @@ REPLICATES = 2000
 @dataclass(frozen=True)
 class Equivalence:
     """A difference between two conditions. low, high: of its 90 % interval. p_alike: that it is less than the margin in size;
-    p: that it is not 0, two-sided. least_shown: what a test of 0 shows with a power of 80 %."""
+    p: that it is not 0, two-sided. least_shown: what a test of 0 shows with a power of 80 %. seeds: RL seeds that it is the mean over."""
 
     difference: float
     low: float
@@ -33,6 +33,7 @@ class Equivalence:
     degrees: float
     least_shown: float
     margin: float
+    seeds: int
 
     @property
     def differs(self) -> bool:
@@ -54,7 +55,7 @@ def equivalence(own: Spread, levels_LS: Sequence[Floats], margin: float) -> Equi
         if difference:
             raise DataError("two conditions differ alike in every seed and task: they are no runs of this study")
         return Equivalence(
-            0.0, 0.0, 0.0, 0.0, 1.0, 0.0, float("inf"), 0.0, margin
+            0.0, 0.0, 0.0, 0.0, 1.0, 0.0, float("inf"), 0.0, margin, len(own.seed_S)
         )  # the same policies, to the last weight
     error, degrees = found
     half = float(stats.t.ppf(0.95, degrees)) * error
@@ -68,6 +69,7 @@ def equivalence(own: Spread, levels_LS: Sequence[Floats], margin: float) -> Equi
         degrees,
         detectable_difference(error, degrees),
         margin,
+        len(own.seed_S),
     )
 
 

@@ -12,13 +12,12 @@ import numpy as np
 from scipy import stats
 
 from analysis.foretelling.causal import BLOCKS
-from analysis.foretelling.runs import Study
+from analysis.foretelling.runs import PaidRun, Study
 
 
 @dataclass(frozen=True)
 class RerunSpread:
-    """deviation: standard deviation of pass@1 over the runs of one condition, pooled over `conditions` with `runs` runs in all. Runs of
-    one RL seed share a start across conditions, so the degrees of freedom are an upper bound."""
+    """deviation: standard deviation of pass@1 over the runs of one condition, pooled over `conditions` with `runs` runs in all."""
 
     deviation: float
     conditions: int
@@ -26,18 +25,21 @@ class RerunSpread:
 
     @property
     def degrees(self) -> int:
-        """Of freedom."""
+        """Degrees of freedom, if the runs of one RL seed were independent. They share a start across conditions, so there are fewer."""
         return self.runs - self.conditions
 
-    def interval(self, outcomes: Sequence[float]) -> tuple[float, float]:
-        """Where one further run of a cell should end in 95 % of cases, after runs with these outcomes."""
-        half = float(stats.t.ppf(0.975, self.degrees)) * self.deviation * sqrt(1 + 1 / len(outcomes))
-        return float(np.mean(outcomes)) - half, float(np.mean(outcomes)) + half
+    def interval(self, outcomes_by_start: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+        """Where one further run of a cell from another start should end in 95 % of cases. outcomes_by_start: of its runs so far, by the
+        start that they began from: what a start adds to its runs is averaged over starts, not over runs."""
+        middle = float(np.mean([outcome for own in outcomes_by_start.values() for outcome in own]))
+        half = float(stats.t.ppf(0.975, self.degrees)) * self.deviation * sqrt(1 + 1 / len(outcomes_by_start))
+        return middle - half, middle + half
 
 
 @dataclass(frozen=True)
 class Rerun:
-    """A run that the plan does not have, of a cell that it has. outcomes: of how many runs of the plan the interval is."""
+    """A run that the plan does not have, of a cell that it has. name: of the run. block: of its cell. outcome: pass@1 after RL. low,
+    high: of the 95 % interval for it. outcomes: how many runs of the plan the interval lies around."""
 
     name: str
     block: str
@@ -48,22 +50,23 @@ class Rerun:
 
     @property
     def inside(self) -> bool:
-        """Whether it ended where it should."""
+        """Whether it ended within its interval."""
         return self.low <= self.outcome <= self.high
 
 
-def rerun_spread(study: Study) -> RerunSpread | None:
-    """Of the causal experiments; None where no condition has been run from two starts."""
+def rerun_spread(study: Study, verifier: str | None = None) -> RerunSpread | None:
+    """Of the causal experiments, or of those that a role of a verifier pays; None where no condition has been run from two starts."""
     found: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for block in BLOCKS:
-        for run in study.of(block):
-            found.setdefault(_condition(run.cell), {}).setdefault(run.start, []).append(run.outcome)
+    for run in (run for block in BLOCKS for run in study.of(block)):
+        if verifier in (None, run.cell["verifier"]):
+            condition = (run.cell["block"], run.cell["verifier"], run.cell["condition"])
+            found.setdefault(condition, {}).setdefault(run.start, []).append(run.outcome)
     repeated = [
         [value for own in by_start.values() for value in own] for by_start in found.values() if len(by_start) > 1
     ]
-    runs = sum(map(len, repeated))
     if not repeated:
         return None
+    runs = sum(map(len, repeated))
     squares = sum(float(np.var(own)) * len(own) for own in repeated)
     return RerunSpread(sqrt(squares / (runs - len(repeated))), len(repeated), runs)
 
@@ -75,14 +78,17 @@ def reruns(study: Study) -> list[Rerun]:
         return []
     found = []
     for run in study.again:
-        block = run.cell["block"]
-        outcomes = [one.outcome for one in study.of(block) if _condition(one.cell) == _condition(run.cell)]
-        if outcomes:
-            low, high = spread.interval(outcomes)
-            found.append(Rerun(run.policy.run.name, block, run.outcome, max(low, 0.0), high, len(outcomes)))
+        by_start: dict[str, list[float]] = {}
+        for one in repeated_by(study, run):
+            by_start.setdefault(one.start, []).append(one.outcome)
+        if by_start:
+            low, high = spread.interval(by_start)
+            outcomes = sum(map(len, by_start.values()))
+            found.append(Rerun(run.policy.run.name, run.cell["block"], run.outcome, max(low, 0.0), high, outcomes))
     return found
 
 
-def _condition(cell: Mapping[str, str]) -> tuple[str, ...]:
-    """What a cell is besides its start and its RL seed."""
-    return cell["block"], cell["verifier"], cell["condition"]
+def repeated_by(study: Study, rerun: PaidRun) -> list[PaidRun]:
+    """The runs of the plan that are the rerun's cell but for their RL seed."""
+    same = ("start", "verifier", "condition")
+    return [one for one in study.of(rerun.cell["block"]) if all(one.cell[key] == rerun.cell[key] for key in same)]

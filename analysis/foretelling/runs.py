@@ -141,26 +141,37 @@ def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
             ]
             known = [f"run {run[:8]} of the ledger is not there" for run, of in plan.trained.items() if of == name]
             left_out.append((name, ", ".join([NO_RUN, *ends, *known])))
-    again = list[PaidRun]()
+    again: dict[str, PaidRun] = {}
     for cell, run in repeated(cells, [run for own in named.values() for run in own]):
-        if reason := refusal(run, cell, plan):
-            left_out.append((run.run.name, f"run {run.run.run_id[:8]}: {reason}"))
+        one, name = PaidRun(cell, run), run.run.name
+        reason = refusal(run, cell, plan)
+        if not reason and one.start in {
+            known.start for known in taken.values() if known.cell["block"] == cell["block"]
+        }:
+            reason = "it begins from the very weights that runs of its block began from, so it is no rerun from another start"
+        if not reason and name in again:
+            reason = "an earlier rerun of this name is taken"
+        if reason:
+            left_out.append((name, f"run {run.run.run_id[:8]}: {reason}"))
         else:
-            again.append(PaidRun(cell, run))
-    return Study(cells, taken, left_out, again)
+            again[name] = one
+    return Study(cells, taken, left_out, list(again.values()))
 
 
 def repeated(
     cells: Sequence[Mapping[str, str]], runs: Sequence[PolicyRun]
 ) -> list[tuple[Mapping[str, str], PolicyRun]]:
-    """Runs named CELL_again, where CELL is a cell of the plan but for its RL seed; each with that cell as it would be with its seed."""
-    stems = {cell["name"].rpartition("_s")[0]: cell for cell in reversed(cells)}
+    """Runs named CELL_again, where CELL is a cell of the plan but for its RL seed, which no cell has; each with that cell as it would be
+    with its seed."""
+    stems = {cell["name"].rpartition("_s")[0]: cell for cell in reversed(cells) if cell["block"] != "second_seed"}
     found: list[tuple[Mapping[str, str], PolicyRun]] = []
     for run in runs:
         stem, _, seed = run.run.name.removesuffix(AGAIN).rpartition("_s")
         cell = stems.get(stem)
-        if cell is not None and run.run.name.endswith(AGAIN):
-            overrides = cell["overrides"].replace(f"seed={cell['seed']}", f"seed={seed}")
+        planned = any(one["name"] == f"{stem}_s{seed}" for one in cells)
+        if cell is not None and not planned and run.run.name.endswith(AGAIN):
+            seeds = {f"seed={cell['seed']}": f"seed={seed}"}
+            overrides = " ".join(seeds.get(word, word) for word in cell["overrides"].split(" "))
             found.append(({**cell, "name": run.run.name, "seed": seed, "overrides": overrides}, run))
     return found
 

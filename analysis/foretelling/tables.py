@@ -44,11 +44,13 @@ def markdown(study: Study, found: Answer) -> str:
         lines.append("")
     if found.causal:
         lines += [
-            "| change of the reward | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | said |",
-            "|---" * 5 + "|",
+            "| change of the reward | RL seeds | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | "
+            "least that 80 % power shows | said |",
+            "|---" * 7 + "|",
         ]
         lines += [
-            f"| {name} | {_points_changed(one)} | {one.p_alike:.4f} | {one.p:.4f} | {one.words} |"
+            f"| {name} | {one.seeds} | {_points_changed(one)} | {one.p_alike:.4f} | {one.p:.4f} | {100 * one.least_shown:.1f} | "
+            f"{one.words} |"
             for name, one in found.causal.items()
         ]
         lines.append("")
@@ -68,10 +70,11 @@ def markdown(study: Study, found: Answer) -> str:
             lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics, *ends, *pooled])} |")
         lines += [
             "",
-            "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds. The attempts at held-out "
-            "tasks are made once for all runs that begin from a start with one RL seed, but each run makes these attempts at validation "
-            "tasks itself. Few of these tasks have both labels, so maps that keep all ranks may differ here in AUC within task. On the "
-            "frozen pool they do not (`check.py`).",
+            "Means over seeds. AUC and ECE without a word: as it pays, on the start's own attempts at validation tasks before the first "
+            "step. Pool: the frozen pool (-: what is paid is not known there). Below, above: how many runs are shown to end so (95 % "
+            "interval, paired by task). The attempts at held-out tasks are made once for all runs that begin from a start with one RL "
+            "seed, but each run makes these attempts at validation tasks itself. Few of these tasks have both labels, so maps that keep "
+            "all ranks may differ here in AUC within task. On the frozen pool they do not (`check.py`).",
             "",
         ]
     lines += _again(found)
@@ -86,13 +89,18 @@ def markdown(study: Study, found: Answer) -> str:
 
 def _again(found: Answer) -> list[str]:
     """What a new start and RL seed change, and the reruns beside it."""
-    spread = found.rerun_spread
-    if spread is None:
+    if not found.rerun_spread:
         return []
+    spread = found.rerun_spread["all"]
+    parts = ", ".join(
+        f"{one.deviation:.4f} where the {role} verifier pays"
+        for role, one in found.rerun_spread.items()
+        if role != "all"
+    )
     lines = [
         f"**A new start and RL seed.** {spread.runs} runs of {spread.conditions} causal conditions were repeated with starts and verifiers "
         f"trained again and another RL seed: within a condition pass@1 after RL has a standard deviation of {spread.deviation:.4f} "
-        f"({spread.degrees} degrees of freedom at most, since conditions of one seed share a start).",
+        f"({parts}; {spread.degrees} degrees of freedom at most, since conditions of one seed share a start).",
         "",
     ]
     if found.reruns:

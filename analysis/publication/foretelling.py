@@ -240,8 +240,10 @@ def _said_of_causes(found: Answer) -> str:
     band = "the band is the margin of equivalence"
     if not found.causal:
         return f"no causal experiment has three RL seeds yet; {band}"
+    seeds = {one.seeds for one in found.causal.values()}
+    most = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{max(seeds)}"
     said = (
-        "how pass@1 changes with a change of one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; "
+        f"how pass@1 changes with a change of the reward, {most} RL seeds each, 90 % intervals over seeds and tasks; "
         f"{'filled: a difference is shown; ' if any(one.differs for one in found.causal.values()) else ''}{band}"
     )
     if any(name.startswith("unnormalised") for name in found.causal):

@@ -160,12 +160,12 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
         tokens = sum(cost.tokens for cost in found.phases)
         verdict = "" if found.fits else "  does not fit"
         print(
-            f"  {label:<{width}}  {tokens / 1e6:>10,.2f} M tokens  {found.memory.total / 2**30:>7.2f} GiB  "
+            f"  {label:<{width}}  {tokens / 1e6:>10,.2f} M tokens  {found.held / 2**30:>7.2f} GiB  "
             f"{duration(found.seconds):>10} each{verdict}"
         )
     for note in dict.fromkeys(note for *_, found in cells for note in found.work.notes):
         print(f"assumed     {note}")
-    _, question, found = max(cells, key=lambda cell: cell[2].memory.total)
+    _, question, found = max(cells, key=lambda cell: cell[2].held)
     for line in advice(question, found):
         print(f"fits        {line}")
     print(

@@ -150,10 +150,10 @@ def rollout_seconds(
 
 
 RESERVED = 1.5
-"""GiB that CUDA's context and what the allocator cannot use take beside the tensors."""
-HELD_WITH_GRAPHS = 1.35
-"""What torch holds in RL whose updates are CUDA graphs, in proportion to the tensors: graphs keep the memory of a whole row to themselves,
-and rollouts and scores take theirs beside it. 1.28 to 1.45 in 14 runs on an H200 (`tests/planning/test_measured.py`)."""
+"""GiB that CUDA's context and what the allocator cannot use take beside what torch is taken to hold."""
+HELD_BY_GRAPHS = 0.5
+"""What torch holds beyond its tensors in RL whose updates are CUDA graphs, as a share of the activations, which graphs keep for themselves.
+On an H200 0.6 to 0.9 in 14 runs of one study, and 0.3 in rl_step.py, which makes no evaluations (tests/planning/test_measured.py)."""
 SCALING = 0.9
 """Of the ideal speed, on several GPUs: 1.8 times on two."""
 
@@ -218,7 +218,7 @@ class Estimate:
 
     @property
     def room(self) -> float:
-        """Bytes that tensors may take."""
+        """Bytes that torch may hold."""
         return (self.card.gib - RESERVED) * GIB
 
     @property
@@ -228,11 +228,13 @@ class Estimate:
 
     @property
     def held(self) -> float:
-        """Bytes that torch holds at the peak, unused parts included, beside CUDA's context."""
-        return self.memory.total * (HELD_WITH_GRAPHS if self.work.graphs else 1.0)
+        """Bytes that torch is taken to hold at the peak: tensors, and what graphs keep for themselves."""
+        memory = self.memory
+        return memory.total + (HELD_BY_GRAPHS * memory.activations if self.work.graphs else 0.0)
 
     @property
     def fits(self) -> bool:
+        """Whether the card has room for what torch is taken to hold."""
         return self.held <= self.room
 
     @property

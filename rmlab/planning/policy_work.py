@@ -141,7 +141,7 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
         judge, _ = _policy_shape(verifier, "verifier", assumed)
         read = reading([episode] * (attempts * loop.steps + beside), every_position=every_position(judge, False))
         phases.append(ScoringPhase(judge, read, loop.batch_tokens, half, name="verifier", apart=True))
-    graphs = half and shape.weights * loop.batch_tokens <= GRAPHED_WORK
+    graphs = half and not shape.experts and shape.weights * loop.batch_tokens <= GRAPHED_WORK
     return Work(name, tuple(phases), together=True, half=half, graphs=graphs)
 
 

@@ -44,7 +44,7 @@ def plan_lines(question: Question, estimated: Estimate, command: str) -> list[st
     lines.append(f"memory      {_gib(memory.total)}{over} at the peak: {parts}")
     if estimated.held > memory.total:
         lines.append(
-            f"            torch holds {_gib(estimated.held)}: graphs of updates keep their memory to themselves"
+            f"            torch is taken to hold {_gib(estimated.held)}, since graphs of updates keep memory for themselves"
         )
     if estimated.offloaded:
         lines.append(
@@ -135,7 +135,7 @@ def plan_values(question: Question, estimated: Estimate, command: str) -> dict[s
         "room": estimated.room,
         "fits": estimated.fits if estimated.phases else True,
         "fits_with": [
-            {"settings": way.settings, "memory": way.estimated.held, "seconds": way.estimated.seconds}
+            {"settings": way.settings, "held": way.estimated.held, "seconds": way.estimated.seconds}
             for way in (what_fits(question) if estimated.phases and not estimated.fits else [])
         ],
         "seconds": estimated.seconds,

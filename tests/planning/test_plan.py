@@ -108,8 +108,8 @@ def test_what_does_not_fit_is_told_what_would(capsys: pytest.CaptureFixture[str]
     ways = {tuple(way["settings"]): way for way in found["fits_with"]}
     adapters = ("lora.rank=16", "training.micro_batch_size=1", "training.checkpointing=true")
     assert adapters in ways
-    assert all(way["memory"] < found["room"] for way in ways.values())
-    assert planned(capsys, "train", *asked, *adapters)["memory"]["total"] == pytest.approx(ways[adapters]["memory"])
+    assert all(way["held"] < found["room"] for way in ways.values())
+    assert planned(capsys, "train", *asked, *adapters)["memory"]["total"] == pytest.approx(ways[adapters]["held"])
     plan("train", asked)
     said = capsys.readouterr().out
     assert f"with {' '.join(adapters)}:" in said
@@ -142,7 +142,7 @@ def test_sharding_is_told_where_a_whole_model_leaves_too_little_for_long_attempt
     asked += ["training.checkpointing=true", "data.scale=3000", "training.micro_batch_size=1"]
     found = planned(capsys, "train", *asked, "runtime=multi_gpu", gpus=4)
     assert not found["fits"]
-    ways = {tuple(way["settings"]): way["memory"] for way in found["fits_with"]}
+    ways = {tuple(way["settings"]): way["held"] for way in found["fits_with"]}
     sharded = planned(capsys, "train", *asked, "runtime=multi_gpu", "runtime.parallel=fsdp", gpus=4)
     assert sharded["fits"]
     assert ways[("runtime.parallel=fsdp",)] == sharded["memory"]["total"]

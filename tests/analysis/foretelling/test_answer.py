@@ -75,7 +75,10 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     said = " ".join(found.sentences)
     assert "AUC within task foretells pass@1 after RL" in said
     assert "AUC rather than ECE orders the outcomes" in said
-    assert len({row["kind"] for row in found.rows()}) == 13
+    assert {row["kind"] for row in found.rows()} == {
+        *("rho", "over", "given_auc", "given_ece", "regret", "with_auc", "ends_below", "ends_above", "exploratory"),
+        *("two_seeds", "mean_of_seeds", "causal", "runs"),
+    }
     by_kind = {row["kind"]: row for row in found.rows()}
     assert (by_kind["two_seeds"]["value"], by_kind["two_seeds"]["n"]) == found.repeated
     assert by_kind["mean_of_seeds"]["value"] == found.mean_of_seeds.rho
