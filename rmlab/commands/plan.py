@@ -90,11 +90,11 @@ def plan(
     asked = _Options(chosen, gpus, mfu, mean_tokens)
     question = asked.question(PLANNED[program], compose(PLANNED[program], arguments or []))
     found = question.answer()
-    command = shlex.join(["rmlab", program, *(arguments or [])])
+    words = ["rmlab", program, *(arguments or [])]
     if as_json:
-        print(json.dumps(plan_values(question, found, command)))
+        print(json.dumps(plan_values(question, found, words)))
     else:
-        print("\n".join(plan_lines(question, found, command)))
+        print("\n".join(plan_lines(question, found, words)))
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _Options:
 def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
     """Of each level and arm one cell is planned; seeds cost the same."""
     from rmlab.configuration import compose
-    from rmlab.planning.report import advice, plan_values
+    from rmlab.planning.report import advice, listed_lines, plan_values
     from rmlab.sweep.plan import cell_name
     from rmlab.sweep.request import read_request
 
@@ -148,10 +148,13 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
         label = cell_name(spec, str(level), str(arm), 0).removesuffix(" s0")
         question = asked.question(spec.program, config)
         cells.append((label, question, question.answer()))
-    command = shlex.join(["rmlab", SWEEP, *arguments])
+    words = ["rmlab", SWEEP, *arguments]
+    command = shlex.join(words)
     total = sum(found.seconds for *_, found in cells) * each
     if as_json:
-        values = {label: plan_values(question, found, command) for label, question, found in cells}
+        values = {
+            label: {**plan_values(question, found, words), "command": command} for label, question, found in cells
+        }
         print(json.dumps({"sweep": name, "times": each, "cells": values, "seconds": total, "command": command}))
         return
     print(f"{spec.question}\n{counted(len(cells), 'level')} x {each} of each, {asked.card.name}")
@@ -160,14 +163,14 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
         tokens = sum(cost.tokens for cost in found.phases)
         verdict = "" if found.fits else "  does not fit"
         print(
-            f"  {label:<{width}}  {tokens / 1e6:>10,.2f} M tokens  {found.held / 2**30:>7.2f} GiB  "
+            f"  {label:<{width}}  {tokens / 1e6:>10,.2f} M tokens  {found.held / 2**30:>7.2f} GiB held  "
             f"{duration(found.seconds):>10} each{verdict}"
         )
     for note in dict.fromkeys(note for *_, found in cells for note in found.work.notes):
         print(f"assumed     {note}")
     _, question, found = max(cells, key=lambda cell: cell[2].held)
-    for line in advice(question, found):
-        print(f"fits        {line}")
+    for line in listed_lines("fits", advice(question, found)):
+        print(line)
     print(
         f"time        {duration(total)} ({total / 3600:.2f} h) one after the other on {counted(found.gpus, 'GPU')}\ncommand     {command}"
     )

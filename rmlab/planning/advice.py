@@ -3,7 +3,8 @@
 The settings are changed and the whole plan is made again, least intrusive change first.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,7 +41,9 @@ class Question:
         """Raises an RmlabError where model or data say nothing."""
         assumed = Assumed(self.mean_tokens)
         work = work_of(self.program, self.settings, assumed)
-        return estimate(replace(work, notes=tuple(assumed.notes)), self.card, self.gpus, self.mfu)
+        return estimate(
+            replace(work, notes=tuple(assumed.notes), to_name=assumed.to_name), self.card, self.gpus, self.mfu
+        )
 
     def changed(self, values: Mapping[str, Any], gpus: int) -> "Question":
         """The same with other values of some keys."""
@@ -137,6 +140,17 @@ def what_fits(question: Question) -> list[Way]:
             more = ["runtime=multi_gpu", f"runtime.processes={gpus}"] if gpus != question.gpus else []
             found[kind] = Way(kind, (*words, *more), estimated)
     return list(found.values())
+
+
+def command_to_run(words: Sequence[str], way: Way | None, to_name: Mapping[str, str]) -> str:
+    """The command that runs what was planned. words: that command as it was planned. way: what makes it fit, None = as planned.
+
+    to_name: keys whose values a run could not take, and the word that stands in the command for what has to be named.
+    """
+    settings = [*(way.settings if way else ()), *(f"{key}={word}" for key, word in to_name.items())]
+    changed = {text.partition("=")[0]: text for text in settings}
+    kept = [changed.pop(text.partition("=")[0], text) for text in words[2:]]
+    return shlex.join([*words[:2], *kept, *changed.values()])
 
 
 WORK: dict[str, Callable[[Any, Assumed], Work]] = {

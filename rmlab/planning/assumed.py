@@ -31,10 +31,11 @@ EPISODE_TOKENS, ISSUE_TOKENS, SAID_TOKENS, EPISODE_TURNS = 300, 180, 40, 5
 
 @dataclass
 class Assumed:
-    """What is given in place of data. mean_tokens: of an attempt, whatever a file says."""
+    """What is given in place of data. mean_tokens: of an attempt, whatever a file says. to_name: see `rmlab.planning.phases.Work`."""
 
     mean_tokens: int | None = None
     notes: list[str] = field(default_factory=list)
+    to_name: dict[str, str] = field(default_factory=dict)
 
     @property
     def episode(self) -> int:
@@ -59,7 +60,10 @@ def model_shape(model: ModelConfig, assumed: Assumed) -> tuple[ModelShape, str]:
     if not model.pretrained:
         return shape_of(model), model.name
     try:
-        return named_shape(model.pretrained)
+        found = named_shape(model.pretrained)
+        if names_open_model(model.pretrained):
+            assumed.to_name["model.pretrained"] = "FOLDER"
+        return found
     except DataError:
         if (model.hidden_size, model.layers) == (ModelConfig.hidden_size, ModelConfig.layers):
             raise
@@ -81,6 +85,11 @@ def named_shape(name: str) -> tuple[ModelShape, str]:
             "with config.json (weights are not read), or a model such as Qwen3-0.6B or SmolLM2-135M."
         )
     return known
+
+
+def names_open_model(name: str) -> bool:
+    """Whether it names an open model and nothing else: neither a path nor the hub's model, which a run could read."""
+    return not (Path(name).exists() or "/" in name or ":" in name) and known_shape(name) is not None
 
 
 MESSAGE, PROMPT = 5, 50

@@ -24,7 +24,7 @@ from rmlab.planning.memory import (
     scoring_memory,
     training_memory,
 )
-from rmlab.planning.phases import Phase, RolloutPhase, ScoringPhase, TrainingPhase, Work
+from rmlab.planning.phases import VERIFIER, Phase, ScoringPhase, TrainingPhase, Work
 from rmlab.training.config import Parallel
 from rmlab.training.ranks import fits_whole
 
@@ -154,6 +154,8 @@ RESERVED = 1.5
 HELD_BY_GRAPHS = 0.5
 """What torch holds beyond its tensors in RL whose updates are CUDA graphs, as a share of the activations, which graphs keep for themselves.
 On an H200 0.6 to 0.9 in 14 runs of one study, and 0.3 in rl_step.py, which makes no evaluations (tests/planning/test_measured.py)."""
+POLICY, ROLLOUTS = "policy", "rollouts"
+"""Whose weights and caches lie in the memory of RL, beside those of the start and of verifiers."""
 SCALING = 0.9
 """Of the ideal speed, on several GPUs: 1.8 times on two."""
 
@@ -196,25 +198,36 @@ class Estimate:
     @property
     def memory(self) -> Memory:
         """Of the phase that takes most; where phases share a process, with the weights and caches of the others."""
-        largest = max(self.phases, key=lambda phase: phase.memory.total).memory
+        memory = self.largest.memory
         if not self.work.together:
-            return largest
-        beside = (
-            sum(phase.memory.weights + phase.memory.cache for phase in self._resident())
-            - largest.weights
-            - largest.cache
-        )
-        return replace(largest, beside=max(beside, 0.0))
+            return memory
+        return replace(memory, beside=sum(sum(parts.values()) for parts in self.beside.values()))
 
-    def _resident(self) -> list[PhaseCost]:
-        """Phases whose weights are of their own: of training and rollouts once, a frozen start, each verifier."""
-        pairs = list(zip(self.work.phases, self.phases, strict=True))
-        kinds = [
-            next((cost for phase, cost in pairs if isinstance(phase, kind)), None)
-            for kind in (TrainingPhase, RolloutPhase)
-        ]
-        others = [cost for phase, cost in pairs if isinstance(phase, ScoringPhase) and phase.apart]
-        return [cost for cost in kinds if cost is not None] + others
+    @property
+    def largest(self) -> PhaseCost:
+        """The phase that takes most memory."""
+        return max(self.phases, key=lambda phase: phase.memory.total)
+
+    @property
+    def beside(self) -> dict[str, dict[str, float]]:
+        """Bytes of the weights and caches that other models keep in the same process while the largest phase runs, by whose they are."""
+        found: dict[str, dict[str, float]] = {}
+        if not self.work.together:
+            return found
+        largest = self.largest
+        owned = [(_owner(phase), cost) for phase, cost in zip(self.work.phases, self.phases, strict=True)]
+        busy = next(owner for owner, cost in owned if cost is largest)
+        seen = {busy} - {VERIFIER}  # phases of one owner share weights and cache, but each verifier has its own
+        for owner, cost in owned:
+            if owner in seen or cost is largest:
+                continue
+            if owner != VERIFIER:
+                seen.add(owner)
+            parts = found.setdefault(owner, {})
+            for name in ("cache", "weights"):
+                if value := float(getattr(cost.memory, name)):
+                    parts[name] = parts.get(name, 0.0) + value
+        return found
 
     @property
     def room(self) -> float:
@@ -245,6 +258,13 @@ class Estimate:
         ]
         seconds = sum(cost.seconds.total for cost in trained)
         return sum(cost.flops.model for cost in trained) / seconds / self.card.flops if seconds else None
+
+
+def _owner(phase: Phase) -> str:
+    """Whose weights a phase works with."""
+    if isinstance(phase, ScoringPhase):
+        return phase.owner or POLICY
+    return POLICY if isinstance(phase, TrainingPhase) else ROLLOUTS
 
 
 def estimate(work: Work, card: Card, gpus: int = 1, mfu: float | None = None) -> Estimate:

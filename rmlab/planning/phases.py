@@ -3,8 +3,8 @@ rows, through whose layers, at how many positions of the last.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rmlab.models.cost import ModelShape, Reading
 from rmlab.planning.memory import TrainingMemory
@@ -22,9 +22,16 @@ class TrainingPhase:
     name: str = "training"
 
 
+VERIFIER = "verifier"
+"""The owner of a phase in which a verifier scores; several verifiers have weights of their own each."""
+
+
 @dataclass(frozen=True)
 class ScoringPhase:
-    """read: in all. batch_tokens: at once. half: arithmetic, and (weights_half) weights in bfloat16. apart: weights of its own."""
+    """read: in all. batch_tokens: at once. half: arithmetic, and (weights_half) weights in bfloat16.
+
+    owner: whose weights these are, where they lie beside those of the model that is trained (`start`, VERIFIER).
+    """
 
     shape: ModelShape
     read: Reading
@@ -32,7 +39,7 @@ class ScoringPhase:
     half: bool
     weights_half: bool = False
     name: str = "scoring"
-    apart: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ Phase = TrainingPhase | ScoringPhase | RolloutPhase
 class Work:
     """model: in words. phases: in order; those of one process, whose weights lie side by side where together. notes: what was assumed.
 
+    to_name: keys whose values a plan takes but no run, with the word that stands for what has to be named (`POLICY`).
     half: bfloat16 arithmetic. parallel: how several GPUs hold the model that is trained. graphs: updates are CUDA graphs, which keep their
     memory (`rmlab.rl.graphed_rows`).
     """
@@ -63,6 +71,7 @@ class Work:
     model: str
     phases: tuple[Phase, ...]
     notes: tuple[str, ...] = ()
+    to_name: Mapping[str, str] = field(default_factory=dict)
     together: bool = False
     half: bool = True
     parallel: Parallel = Parallel.auto

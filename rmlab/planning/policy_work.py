@@ -16,11 +16,13 @@ from rmlab.planning.assumed import (
     around,
     model_shape,
     named_shape,
+    names_open_model,
     read_texts,
     spread,
 )
 from rmlab.planning.memory import TrainingMemory
 from rmlab.planning.phases import (
+    VERIFIER,
     Phase,
     RolloutPhase,
     ScoringPhase,
@@ -30,6 +32,7 @@ from rmlab.planning.phases import (
     largest_micro_batch,
 )
 from rmlab.rl.config import GRAPHED_WORK
+from rmlab.rl.rewards import REWARDS, check_reward
 from rmlab.training.batching import total_steps
 from rmlab.training.config import Dtype
 
@@ -131,18 +134,39 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
     behind = one.scaled(loop.steps * (updates - 1) / updates)
     started = one.scaled(loop.steps if settings.algorithm.kl_weight else min(evaluations - 1, loop.steps))
     copied = not settings.lora.rank  # with adapters the start is the model without them
-    for name_of, read, apart in (
-        ("log-probabilities before", behind, False),
-        ("log-probabilities of the start", started, copied),
+    for name_of, read, owner in (
+        ("log-probabilities before", behind, ""),
+        ("log-probabilities of the start", started, "start" if copied else ""),
     ):
-        if read.tokens or apart:
-            phases.append(ScoringPhase(shape, read, loop.batch_tokens, half, name=name_of, apart=apart))
-    for verifier in filter(None, [settings.verifier, *settings.reward.ensemble]):
-        judge, _ = _policy_shape(verifier, "verifier", assumed)
+        if read.tokens or owner:
+            phases.append(ScoringPhase(shape, read, loop.batch_tokens, half, name=name_of, owner=owner))
+    for judge in _verifiers(settings, shape, assumed):
         read = reading([episode] * (attempts * loop.steps + beside), every_position=every_position(judge, False))
-        phases.append(ScoringPhase(judge, read, loop.batch_tokens, half, name="verifier", apart=True))
+        phases.append(ScoringPhase(judge, read, loop.batch_tokens, half, name="verifier", owner=VERIFIER))
     graphs = half and not shape.experts and shape.weights * loop.batch_tokens <= GRAPHED_WORK
     return Work(name, tuple(phases), together=True, half=half, graphs=graphs)
+
+
+def _verifiers(settings: Any, policy: ModelShape, assumed: Assumed) -> list[ModelShape]:
+    """Of the verifiers that score in RL; where the reward needs one that is not named yet, of one shaped as the policy.
+
+    Raises UsageError for a reward that the program refuses whichever verifier is named.
+    """
+    reward, named = settings.reward, settings.verifier
+    check_reward(reward, named or "a verifier that is assumed")
+    shapes = [
+        _policy_shape(name, key, assumed)[0]
+        for key, names in (("verifier", [named] if named else []), ("reward.ensemble", reward.ensemble))
+        for name in names
+    ]
+    if not named and (REWARDS[reward.mode].needs_score or shapes):
+        assumed.note(
+            f"reward={reward.mode} needs a verifier and none is named: one of the start's shape is assumed; name it with verifier=RUN, "
+            "CELL or FOLDER"
+        )
+        assumed.to_name["verifier"] = "VERIFIER"
+        shapes.insert(0, policy)
+    return shapes
 
 
 def branched(attempts: int, issue: int, own: int, alike: float, said: int) -> Reading:
@@ -155,7 +179,10 @@ def branched(attempts: int, issue: int, own: int, alike: float, said: int) -> Re
 def _policy_shape(name: str, key: str, assumed: Assumed) -> tuple[ModelShape, str]:
     """Of a folder or a known name; a run's name is not looked up (that would open the store): a small model is assumed."""
     try:
-        return named_shape(name)
+        found = named_shape(name)
+        if names_open_model(name):
+            assumed.to_name[key] = {"verifier": "VERIFIER", "reward.ensemble": "[VERIFIER]"}.get(key, "POLICY")
+        return found
     except DataError:
         assumed.note(
             f"{key}={name} is not a folder: the shape of SmolLM2-135M is assumed; name a folder, or an open model"

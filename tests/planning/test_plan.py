@@ -112,8 +112,8 @@ def test_what_does_not_fit_is_told_what_would(capsys: pytest.CaptureFixture[str]
     assert planned(capsys, "train", *asked, *adapters)["memory"]["total"] == pytest.approx(ways[adapters]["held"])
     plan("train", asked)
     said = capsys.readouterr().out
-    assert f"with {' '.join(adapters)}:" in said
-    assert "does not fit H100 SXM 80 GB" in said
+    assert f"either with {' '.join(adapters)}: torch is taken to hold" in said
+    assert "fits        no: H100 SXM 80 GB has 79.2 GiB, of which 1.5 GiB are kept free" in said
 
 
 def test_more_gpus_take_less_memory_each_and_less_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,9 +130,9 @@ def test_a_model_that_fits_is_whole_on_each_gpu(capsys: pytest.CaptureFixture[st
     sharded = planned(capsys, "train", *asked, "runtime.parallel=fsdp", gpus=2)
     assert sharded["memory"]["moments"] == one["memory"]["moments"] / 2
     plan("train", asked, gpus=2)
-    assert "of each of 2, which holds the whole model, at the peak" in capsys.readouterr().out
+    assert "at the peak on each of 2 GPUs, which holds the whole model" in capsys.readouterr().out
     plan("train", [*asked, "runtime.parallel=fsdp"], gpus=2)
-    assert "of each of 2, which holds a part of every weight, at the peak" in capsys.readouterr().out
+    assert "at the peak on each of 2 GPUs, which holds a part of every weight" in capsys.readouterr().out
 
 
 def test_sharding_is_told_where_a_whole_model_leaves_too_little_for_long_attempts(
