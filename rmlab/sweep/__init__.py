@@ -13,6 +13,7 @@ search          a running search: trials become cells, and their runs' metrics a
 search_spec     the search section of a sweep file: space, objectives, trials
 single_run      one run by itself, outside a sweep
 spec            sweeps/NAME.yaml: the question, the levels, and what their names mean
+stopped_cells   the checkpoint that a stopped cell left, and how far it was
 study           which settings were tried and what to try next: Optuna, shared with other searches
 study_identity  which studies there are: the name of a study covers what makes its trials comparable
 time_left       when a sweep will be done, by the cells that are known

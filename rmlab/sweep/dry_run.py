@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -13,6 +14,7 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import portable
 from rmlab.sweep.plan import Cell, cell_name, shape
 from rmlab.sweep.spec import SweepSpec
+from rmlab.sweep.stopped_cells import has_checkpoint, trained_share
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
 from rmlab.tracking.dead_runs import LeaseMonitor
 from rmlab.tracking.leases import holder_words
@@ -61,6 +63,9 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         else:
             kind, words = _state(key, known, monitor, redo, retry_failed, ", without weights" if key in bare else "")
             states[kind] += 1
+            if kind == "to run" and has_checkpoint(key):
+                states["to resume"] += 1
+                kind = _to_resume(cell)
             state = f"{kind}{words}"
         first.setdefault(key, cell.name)
         lines.append(f"  {cell.name:<32} {key}  {state}")
@@ -69,9 +74,9 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         parts.append(f"{states['failed']} failed before (--retry-failed runs them again)")
     if states["at work"]:
         parts.append(f"{states['at work']} at work elsewhere")
-    lines += ["", ", ".join([*parts, f"{states['to run']} to run"])]
-    if cost := spec.cost.get(spec.preset):
-        lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
+    resumed = f" ({states['to resume']} of them from a checkpoint)" if states["to resume"] else ""
+    lines += ["", ", ".join([*parts, f"{states['to run']} to run{resumed}"])]
+    lines += _cost(spec, begun=states["to run"] < len(first) or bool(resumed))
     return "\n".join(lines)
 
 
@@ -133,9 +138,11 @@ def names_alone(spec: SweepSpec) -> str:
     names = [cell_name(spec, str(level), str(arm), seed) for level, arm in spec.combinations for seed in spec.seeds]
     lines = [spec.question, f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}", ""]
     lines += [f"  {name}" for name in names]
-    lines += ["", f"{counted(len(names), 'cell')}; which of them are finished is known when the model is here"]
-    if cost := spec.cost.get(spec.preset):
-        lines.append(f"cost of the sweep at this preset, according to its file: {cost}")
+    lines += [
+        "",
+        f"{counted(len(names), 'cell')}; which of them are finished is known when the model is here",
+        *_cost(spec),
+    ]
     return "\n".join(lines)
 
 
@@ -165,6 +172,19 @@ def weights_words(cells: Sequence[Cell], store: Store, command: str) -> str:
         f"{many} of {counted(len(cells), 'cell')} {'is' if many == 1 else 'are'} finished without weights in this store; to train "
         f"{'it' if many == 1 else 'them'} here: {command} --rerun-without-weights"
     )
+
+
+def _cost(spec: SweepSpec, begun: bool = False) -> list[str]:
+    """What the file says of the whole sweep's cost, if anything. begun: part of it is done."""
+    cost = spec.cost.get(spec.preset)
+    whole = "whole sweep at this preset, what is done already included" if begun else "sweep at this preset"
+    return [f"cost of the {whole}, according to its file: {cost}"] if cost else []
+
+
+def _to_resume(cell: Cell) -> str:
+    """How a cell is called that goes on from its checkpoint: `to resume (69 % trained)`."""
+    share = trained_share(cell)
+    return "to resume" if share is None else f"to resume ({math.floor(100 * share)} % trained)"
 
 
 def _state(

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from rmlab.sweep.study import Study
 
 
+KEPT = "finished cells stay finished, and cells that were running keep their checkpoints"
+"""What a stop leaves."""
+
+
 class Summaries(Protocol):
     """What shows the results of a sweep at its end: the module `analysis.summaries.summary_runs`."""
 
@@ -123,11 +127,11 @@ def run_sweep(
                 until=until,
             )
         except KeyboardInterrupt:
-            print(f"\nStopped; finished cells stay finished. Continue with: {plan.command}", file=sys.stderr)
+            print(f"\nStopped; {KEPT}. Continue with: {plan.command}", file=sys.stderr)
             raise
         if outcome.time_is_up:  # no figures: there is no time for them
             print(
-                f"The time is up: {len(outcome.left)} of {counted(len(plan.cells), 'cell')} left. Finished cells stay finished. "
+                f"The time is up: {len(outcome.left)} of {counted(len(plan.cells), 'cell')} left; {KEPT}. "
                 f"Continue with: {plan.command}",
                 file=sys.stderr,
             )

@@ -49,7 +49,8 @@ class SweepSpec:
 
     levels: the levels of `factor`. named: the overrides that a level's name stands for. baseline: the level that the others are
     compared with. grid: more factors, all crossed with the first. listed: the level of each factor, cell by cell. search: see
-    SearchSpec. cost: text by preset. reported: what others found. note: what a reader of the table should know.
+    SearchSpec. cost: text by preset, empty where other cells were chosen than the file has. reported: what others found. note: what a
+    reader of the table should know.
     """
 
     name: str
@@ -157,10 +158,10 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
     preset = preset or ("demo" if "demo" in presets else next(iter(presets)))
     if preset not in presets:
         raise UsageError(f"sweep {name} has no preset {preset!r}{near(preset, presets)}; it has: {', '.join(presets)}")
-    for key, value in {
-        **typed(Preset, presets[preset] or {}, f"{path}, preset {preset}", whole=False),
-        **(changes or {}),
-    }.items():
+    of_preset = typed(Preset, presets[preset] or {}, f"{path}, preset {preset}", whole=False)
+    if _other_cells(raw, of_preset, changes or {}):
+        raw.pop("cost", None)  # it is of the file's own cells
+    for key, value in {**of_preset, **(changes or {})}.items():
         if key == "arms":
             if value is not None:
                 raw["arms"] = {**(raw.get("arms") or {}), "levels": value}
@@ -183,6 +184,24 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
     spec = SweepSpec(**values)
     _check(spec, path)
     return spec
+
+
+def _other_cells(raw: Mapping[str, Any], preset: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+    """Whether the changes choose other cells than the file's preset has."""
+    within = {"arms": ("arms", "levels"), "trials": ("search", "trials")}
+    for key in ("levels", "seeds", "arms", "trials"):
+        own = preset.get(key)
+        if own is None:
+            group, name = within.get(key, ("", key))
+            where = raw.get(group) if group else raw
+            own = where.get(name) if isinstance(where, Mapping) else None
+        if key in changes and _in_order(changes[key]) != _in_order(own):
+            return True
+    return False
+
+
+def _in_order(value: Any) -> list[str]:
+    return sorted(map(str, value)) if isinstance(value, list) else [str(value)]
 
 
 def _read_grid(grid: Any, path: Path) -> list[Arms]:

@@ -12,6 +12,7 @@ from rmlab.stopping import is_full
 from rmlab.sweep.plan import Cell, plain
 from rmlab.sweep.progress_table import CellState, ProgressTable
 from rmlab.sweep.request import OnError
+from rmlab.sweep.stopped_cells import has_checkpoint
 from rmlab.tracking.config import sweep_params, sweep_tags
 from rmlab.tracking.dead_runs import LeaseMonitor, close_dead
 from rmlab.tracking.leases import replace
@@ -77,7 +78,7 @@ class SweepUnderWay:
         while not self.stopping and (key := self._in_time()) is not None:
             self.waiting.remove(key)
             if not self._is_elsewhere(key):
-                self.table.lines[self.of_hash[key][0].name].resumes = _has_checkpoint(key)
+                self.table.lines[self.of_hash[key][0].name].resumes = has_checkpoint(key)
                 return _job(self.of_hash[key][0], self.replaces.get(key, []))
         return None
 
@@ -238,12 +239,6 @@ class SweepUnderWay:
         name = self.of_hash[key][0].name
         self.table.note(name, "failed", seconds)
         self.table.say(f"{name} failed: {why}")
-
-
-def _has_checkpoint(key: str) -> bool:
-    """Whether a cell was stopped with a checkpoint, of whichever program; one that was not written to its end has a name with a dot."""
-    folder = runs_folder() / "cells" / key
-    return any("/." not in f"/{path.relative_to(folder)}" for path in folder.rglob("*.safetensors"))
 
 
 def _job(cell: Cell, replaces: Sequence[str]) -> Job:

@@ -231,7 +231,7 @@ def train_loop(
                 rows.log_waiting()
                 if not due:  # weights that are no numbers must not be what the same command goes on from
                     rows.check(loss, state.step)
-                save_checkpoint(checkpoint, model, adam, {"run": run, **vars(state)}, ranks)
+                save_checkpoint(checkpoint, model, adam, {"run": run, "steps": recipe.steps, **vars(state)}, ranks)
                 saved = time.monotonic()
             if stop:
                 raise stop
@@ -287,7 +287,8 @@ def run_identity(model: Any, content: Iterable[str], *settings: Any) -> str:
 
 
 def _restored(loaded: dict[str, Any]) -> TrainingState:
-    loaded.pop("run")
+    for name in ("run", "steps"):  # said to those that look at the file
+        loaded.pop(name, None)
     state = TrainingState(**loaded)
     state.history = [(step, loss, rate, speed) for step, loss, rate, speed in state.history]
     state.measured = [(step, values) for step, values in state.measured]

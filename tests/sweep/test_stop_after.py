@@ -135,7 +135,8 @@ def test_nothing_is_prepared_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch
 def test_the_command_ends_well_and_says_how_to_go_on() -> None:
     code, out, err = sweep_here(TOY, "preset=one_arm", "--stop-after", "0.0001", "--on-error", "continue")
     assert code == 0, err
-    assert "The time is up: 6 of 6 cells left. Finished cells stay finished. Continue with: rmlab sweep" in err
+    assert "The time is up: 6 of 6 cells left; finished cells stay finished, and cells that were running keep" in err
+    assert "keep their checkpoints. Continue with: rmlab sweep" in err
     assert err.rstrip().endswith("--on-error continue --stop-after 0.0001")
     assert out == "", "no table, no figure: the time is up"
 

@@ -1,5 +1,6 @@
 """Training: accumulation by label count, learning, exact resume after SIGKILL."""
 
+import json
 import os
 import signal
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.models.config import ModelConfig
@@ -221,6 +223,9 @@ def test_asked_to_stop_it_leaves_a_checkpoint_that_the_same_training_goes_on_fro
             trained(checkpoint, rarely, log=log)
     finally:
         ask_to_stop(None)
+    with safe_open(checkpoint, "pt") as opened:
+        said = json.loads(opened.metadata()["state"])
+    assert (said["step"], said["steps"]) == (5, 24), "how far it is can be said"
     resumed, took = trained(checkpoint, rarely)
     unbroken, whole = trained()
     assert took.resumed_at == 5
