@@ -29,5 +29,9 @@ class MissingModel(DataError):
     """The pretrained model that a configuration names is not here."""
 
 
+class AmbiguousName(DataError):
+    """Several runs have the name that was given."""
+
+
 class MissingArtifact(StoreError, DataError):
     """A run, of a store or of a bundle, has no artifact of that name: known from one that is there and cannot be read."""

@@ -34,7 +34,7 @@ def compare(
     a: Annotated[
         str | None,
         typer.Argument(
-            help="A score table, a run, a cell (data_scale/demo/4000/s0) or a folder; with --sweep, a level.",
+            help="A score table, a run (its id or its name), a cell (data_scale/demo/4000/s0) or a folder; with --sweep, a level.",
             show_default=False,
         ),
     ] = None,
@@ -164,9 +164,7 @@ def _compare_policies(
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
         show_sides(sides, comparison)
-        show_policies(comparison["benchmarks"])
-        if without:
-            print(f"all: without {', '.join(without)}.")
+        show_policies(comparison["benchmarks"], without)
         if comparison["unpaired"]:
             print(f"{comparison['unpaired']} held-out tasks occur in only one of the runs and are left out.")
     return comparison

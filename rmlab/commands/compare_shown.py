@@ -1,8 +1,9 @@
 """The tables that `rmlab compare` prints of two score tables and of two policies."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from rmlab.wording import counted, number
+from rmlab.wording import counted, listed, number
 
 SHOWN = (
     "rm_at_k",
@@ -52,8 +53,8 @@ def show_scores(compared: dict[str, Any]) -> None:
     )
 
 
-def show_policies(rates: dict[str, Any]) -> None:
-    """A line a held-out benchmark of `rmlab.rl.held_out.compare_policies`."""
+def show_policies(rates: dict[str, Any], without: Sequence[str] = ()) -> None:
+    """A line a held-out benchmark of `rmlab.rl.held_out.compare_policies`. without: benchmarks that `all` leaves out."""
     from rich.console import Console
     from rich.table import Table
 
@@ -62,10 +63,11 @@ def show_policies(rates: dict[str, Any]) -> None:
 
     console = Console(highlight=False, markup=False)
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
+    names = {"all": f"all but {listed(sorted(set(without)))}"} if without else {}
     for benchmark, ways in rates.items():
         for way, row in ways.items():
             table.add_row(
-                f"{benchmark}, {way}",
+                f"{names.get(benchmark, benchmark)}, {way}",
                 str(row["tasks"]),
                 f"{row['after']:.3f}",
                 f"{row['before']:.3f}",

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.commands.compare_rules import rules
-from rmlab.errors import DataError, MissingArtifact, StoreError, StoreOutOfReach
+from rmlab.errors import AmbiguousName, DataError, MissingArtifact, StoreError, StoreOutOfReach
 from rmlab.files import FORMATS
 from rmlab.wording import listed, near
 
 if TYPE_CHECKING:
     from rmlab.tracking.bundles.reading import AnyRun
 
+TIME_LIMITS = ("rl.max_minutes",)
+"""Keys that say only after how long a run pauses: the same command goes on, and the result is the same."""
 FindRun = Callable[[str], "AnyRun"]
 """A run by its name (`rmlab.tracking.references`)."""
 
@@ -60,7 +62,7 @@ def _found(name: str, find: "Callable[[], AnyRun]") -> "AnyRun":
 
     try:
         return find()
-    except (StoreOutOfReach, MissingArtifact):
+    except (StoreOutOfReach, MissingArtifact, AmbiguousName):
         raise
     except (DataError, StoreError) as error:
         is_file = Path(name).suffix.lower() in FORMATS
@@ -75,7 +77,7 @@ def _found(name: str, find: "Callable[[], AnyRun]") -> "AnyRun":
 
 
 def differences(a: "AnyRun", b: "AnyRun") -> dict[str, list[Any]]:
-    """How two runs differ: keys of their configurations and tags of their origin, with both values."""
+    """How two runs differ: keys of their configurations that can matter and tags of their origin, with both values."""
     import yaml
 
     from rmlab.tracking.parameters import TRACKING, differing_keys
@@ -83,7 +85,7 @@ def differences(a: "AnyRun", b: "AnyRun") -> dict[str, list[Any]]:
     configs = [yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8")) for run in (a, b)]
     differing = {}
     for key in differing_keys(*configs):
-        if not key.startswith(f"{TRACKING}."):
+        if not key.startswith(f"{TRACKING}.") and key not in TIME_LIMITS:
             differing[key] = [_at(config, key) for config in configs]
     for tag in ("dataset", "commit", "device"):
         values = [run.tags.get(tag) for run in (a, b)]

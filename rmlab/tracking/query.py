@@ -158,7 +158,7 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
                 return near
         raise StoreError(
             f"there is no run {run_id!r} in {store.uri}. {listing(store)} shows the runs; "
-            f"give at least {SHORTEST} characters of an id."
+            f"name one, or give at least {SHORTEST} characters of an id."
         )
     return _tracked(found, store, asked)
 

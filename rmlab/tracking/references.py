@@ -3,24 +3,28 @@
 d0c2...           the id of a run (32 hex digits), or its beginning from 6 digits on
 5e6f7a8b9c0d1e2f  a cell by its config_hash (16 hex digits): whichever run finished it
 data_scale/demo/4000/s0   a cell by sweep, preset, level and seed
+execution_a       a run by its name, where one finished run alone has it
 runs/policies/x   a folder
 """
 
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rmlab.errors import DataError, StoreError
+from rmlab.errors import AmbiguousName, DataError, StoreError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.tracking.query import SHORTEST, AnyInfo, TrackedRun, beginning_with, get_run, listing
-from rmlab.tracking.run_index import cell_runs, finished_run, run_infos
+from rmlab.tracking.run_index import RunInfo, cell_runs, finished_run, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import CONFIG_HASH
+from rmlab.tracking.tags import CONFIG_HASH, FINISHED, REPLACED
 from rmlab.tracking.weights import MODEL
+from rmlab.wording import counted
 
 CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
 CONFIG = r"[0-9a-f]{16}"
+HEX = rf"[0-9a-f]{{{SHORTEST},32}}"
 NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
 VALIDATION_SCORES = "validation_scores.parquet"
 LISTS_BUNDLE = "`rmlab runs list --store BUNDLE`"
@@ -93,9 +97,10 @@ def find_artifact(name: str, artifact: str, uri: str | None = None) -> Path:
 
 
 def find_run(name: str, uri: str | None = None) -> TrackedRun:
-    """The run that a name means: its id or the beginning of it, or a cell, by its config_hash or as SWEEP/PRESET/LEVEL/SEED.
+    """The run that a name means: its id or the beginning of it, its name, or a cell, by its config_hash or as SWEEP/PRESET/LEVEL/SEED.
 
-    Raises DataError for a cell that no run finished, or that is several, StoreError for a run that is not there.
+    Raises DataError for a cell that no run finished, or that is several, AmbiguousName for a name that several runs have, StoreError for
+    a run that is not there.
     """
     _refuse_path(name)
     store = Store.existing(uri)
@@ -108,6 +113,8 @@ def find_run(name: str, uri: str | None = None) -> TrackedRun:
             return get_run(store, info.run_id)
         if not any(h.run_id.startswith(name) for h in run_infos(store)):
             raise _no_such_hash(name, store.uri)
+    if (called := _called(name, run_infos(store), store.uri)) is not None:
+        return get_run(store, called.run_id)
     _refuse_slash(name)
     return get_run(store, name)
 
@@ -124,16 +131,44 @@ def run_among(name: str, found: Sequence[AnyInfo], where: str) -> AnyInfo:
         of_cell = {info.run_id: info for info in found if info.tags.get(CONFIG_HASH) == name}
         if (finished := finished_run(of_cell.values())) is not None:
             return of_cell[finished.run_id]
+    if (called := _called(name, found, where)) is not None:
+        return called
     _refuse_slash(name)
-    if re.fullmatch(rf"[0-9a-f]{{{SHORTEST},32}}", name.lower()):
+    if re.fullmatch(HEX, name.lower()):
         if (run := beginning_with(found, name.lower(), where)) is not None:
             return run
         if re.fullmatch(CONFIG, name):
             raise _no_such_hash(name, where)
     raise StoreError(
         f"there is no run {name!r} in {where}. {LISTS_BUNDLE} shows the runs of a bundle; "
-        f"give at least {SHORTEST} characters of an id."
+        f"name one, or give at least {SHORTEST} characters of an id."
     )
+
+
+def _called(name: str, found: Iterable[AnyInfo], where: str) -> AnyInfo | None:
+    """The run of this name: the finished one, or the only one; None where none has it, or where it can be an id. where: what holds them.
+
+    Raises AmbiguousName, with the ids, where several cells have it.
+    """
+    if re.fullmatch(HEX, name.lower()):
+        return None
+    having = {info.run_id: info for info in found if info.name == name and info.status != REPLACED}
+    whole = {run_id: info for run_id, info in having.items() if info.status == FINISHED} or having
+    of_one_cell = len({info.tags.get(CONFIG_HASH, run_id) for run_id, info in whole.items()}) == 1
+    if of_one_cell and (finished := finished_run(whole.values())) is not None:
+        return whole[finished.run_id]
+    if len(whole) > 1:
+        listed = "; ".join(f"{run_id} ({_facts(info)})" for run_id, info in whole.items())
+        raise AmbiguousName(f"{counted(len(whole), 'run')} in {where} are named {name}. Name one by its id: {listed}")
+    return next(iter(whole.values()), None)
+
+
+def _facts(info: RunInfo) -> str:
+    """What tells a run from others of its name."""
+    level = f"level {info.tags['level']}" if "level" in info.tags else ""
+    tags = [info.tags.get(tag, "") for tag in ("kind", "sweep", "preset")]
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.start_time / 1000))
+    return ", ".join(word for word in (*tags, level, info.status, f"started {started}") if word)
 
 
 def _refuse_path(name: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from rmlab.commands.compare import compare
+from rmlab.commands.compare_shown import show_policies
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
@@ -62,6 +63,40 @@ def test_runs_that_differ_in_nothing_and_one_whose_configuration_is_gone(
     bare = tracked(tmp_path, "bare", None)
     assert compare(a, bare, as_json=True)["differ_in"] is None
     assert "how the two differ is unknown" in capsys.readouterr().err
+
+
+def test_a_run_is_taken_by_its_name_and_several_of_one_name_are_listed(
+    runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (tracked(tmp_path, name, config(500)) for name in ("execution_a", "hybrid 1:4 s0"))
+    found = compare("execution_a", "hybrid 1:4 s0", as_json=True)
+    assert [found["runs"][side]["run_id"] for side in "ab"] == [a, b]
+    other = tracked(tmp_path, "execution_a", config(900), sweep="rewards")
+    with pytest.raises(DataError, match=r"2 runs in .* are named execution_a\. Name one by its id: ") as refused:
+        compare("execution_a", b)
+    assert {run_id in str(refused.value) for run_id in (a, other)} == {True}
+    assert f"{other} (verifier, rewards, finished, started 2" in str(refused.value)
+    assert "Rules that need no verifier" not in str(refused.value)
+
+
+def test_how_long_a_run_may_take_is_no_difference(
+    runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [
+        tracked(tmp_path, f"{minutes}", config(500, rl={"steps": 60, "max_minutes": minutes})) for minutes in (4.5, 9)
+    ]
+    assert compare(*runs)["differ_in"] == {}
+    assert "they do not differ: same configuration" in capsys.readouterr().out
+
+
+def test_the_table_says_what_all_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"tasks": 9, "after": 0.5, "before": 0.25, "difference": 0.25, "low": 0.1, "high": 0.4, "clusters": 99}
+    rates = {name: {"sampled": row} for name in ("new", "two_bugs", "long", "all")}
+    for without, name in (([], "all, sampled"), (["two_bugs", "long"], "all but long and two_bugs, sampled")):
+        show_policies(rates, without)
+        said = capsys.readouterr().out
+        assert f"│ {name} " in said
+        assert "│ two_bugs, sampled " in said
 
 
 def test_a_table_beside_a_run_is_named_by_its_file(

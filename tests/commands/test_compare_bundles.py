@@ -17,6 +17,7 @@ from rmlab.tracking.store import Store
 from rmlab.tracking.tags import CONTINUED_BY, UNKNOWN, set_tags
 
 HASH = {"1": "0123456789abcdef", "2": "fedcba9876543210"}
+NAMES = ("data_scale=1 s0", "data_scale=2 s0")
 SCORES = {"1": (0.9, 0.1, 0.4, 0.6), "2": (0.7, 0.1, 0.8, 0.6)}
 
 
@@ -63,7 +64,7 @@ def test_runs_of_a_bundle_are_compared_as_in_their_store(
     assert found["differ_in"] == {"data.scale": [1, 2]}
     assert found["metrics"]["auc_pooled"]["difference"] == pytest.approx(0.75 - 1)
     assert found["metrics"]["brier"]["difference"] == pytest.approx((0.74 - 0.5) / 4)
-    for names in ((a[:8], b[:8]), HASH.values(), ("data_scale/demo/1/s0", "data_scale/demo/2/s0")):
+    for names in ((a[:8], b[:8]), HASH.values(), ("data_scale/demo/1/s0", "data_scale/demo/2/s0"), NAMES):
         assert compare(*names, source=str(bundle), as_json=True) == found
     assert compare(a, b, source=str(bundle.parent), as_json=True) == found, "a run that lies in two bundles is one"
     (bundle.parent.parent / "elsewhere.db").rename(runs_folder / "mlflow.db")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.errors import DataError, StoreError
+from rmlab.errors import AmbiguousName, DataError, StoreError
 from rmlab.tracking.references import find_artifact, find_model, find_run, run_among
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo
@@ -37,10 +37,10 @@ def run_id(store: Store, model: Path) -> str:
 
 
 def test_run_cell_and_folder_are_one_model(run_id: str, model: Path) -> None:
-    names = (run_id, run_id[:8], OWN, "data_scale/demo/8/s0")
-    assert [find_run(name).run_id for name in names] == [run_id] * 4
+    names = (run_id, run_id[:8], OWN, "data_scale/demo/8/s0", "data_scale=8 s0")
+    assert [find_run(name).run_id for name in names] == [run_id] * 5
     found = [find_model(name, "verifier.json") for name in (*names, str(model), str(model.parent))]
-    assert [reference.run_id for reference in found] == [run_id] * 4 + [""] * 2
+    assert [reference.run_id for reference in found] == [run_id] * 5 + [""] * 2
     assert len({reference.fingerprint() for reference in found}) == 1
     for name in (*names, str(model), str(model.parent)):
         assert find_artifact(name, "scores.parquet").read_text() == "scores"
@@ -95,3 +95,28 @@ def test_among_runs_of_a_bundle_a_beginning_is_enough_where_it_is_one_runs() -> 
     assert run_among("123456", runs, "x.zip") is second
     with pytest.raises(StoreError, match=r"there is no run '12345' in x\.zip.*give at least 6 characters"):
         run_among("12345", runs, "x.zip")
+
+
+def test_a_name_means_the_finished_run_that_has_it() -> None:
+    """A run that was stopped before, one that was replaced, and a reuse of the same cell are not in its way."""
+
+    def info(digit: str, name: str, status: str, **tags: str) -> RunInfo:
+        return RunInfo(digit * 32, "1", name, {"status": status, **tags}, int(digit, 16), 2)
+
+    found = [
+        info("1", "execution_a", "stopped"),
+        info("2", "execution_a", "finished", config_hash=OWN),
+        info("3", "execution_a", "replaced"),
+        info("4", "execution_a", "finished", config_hash=OWN, source_run="2" * 32),
+        info("5", "begun/alone", "running"),
+        info("6", "twice", "finished", config_hash=OWN, kind="rl"),
+        info("7", "twice", "finished", config_hash="f" * 16, level="4:1"),
+    ]
+    assert run_among("execution_a", found, "x.zip") is found[1]
+    assert run_among("begun/alone", found, "x.zip") is found[4]
+    with pytest.raises(AmbiguousName, match=r"2 runs in x\.zip are named twice\. Name one by its id: ") as refused:
+        run_among("twice", found, "x.zip")
+    assert f"{'6' * 32} (rl, finished, started 19" in str(refused.value)
+    assert f"{'7' * 32} (level 4:1, finished, started" in str(refused.value)
+    with pytest.raises(StoreError, match=r"there is no run 'execution'"):
+        run_among("execution", found, "x.zip")
