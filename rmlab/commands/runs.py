@@ -256,7 +256,7 @@ def _draw(found: "Sequence[AnyRun]", ids: Sequence[str], with_sweep: bool = True
     from rich.table import Table
 
     from rmlab.console_table import print_table
-    from rmlab.tracking.views import DIGITS, HEADLINE
+    from rmlab.tracking.views import DIGITS, HEADLINE, OF_RL
 
     shown = [name for name in HEADLINE.values() if any(name in run.metrics for run in found)]
     sweeps = ["sweep"] if with_sweep and any("sweep" in run.tags for run in found) else []
@@ -274,7 +274,10 @@ def _draw(found: "Sequence[AnyRun]", ids: Sequence[str], with_sweep: bool = True
             facts["minutes"],
             facts["started"],
         )
-    print_table(Console(highlight=False, markup=False), table)
+    console = Console(highlight=False, markup=False)
+    print_table(console, table)
+    if of_rl := [words for name, words in OF_RL.items() if name in shown]:
+        console.print(f"{'; '.join(of_rl)}.", style="dim", soft_wrap=not console.is_terminal)
 
 
 def _write_csv(found: "Sequence[AnyRun]") -> None:

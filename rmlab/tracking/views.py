@@ -35,6 +35,14 @@ HEADLINE = {f"eval/{name}": short for name, short in EVALUATION.items()} | {
 }
 """Names of tracked metrics to short ones."""
 
+OF_RL = {
+    "pass_at_1": "pass_at_1 is of sampled attempts at validation tasks, at the last evaluation",
+    "hacking_gap": "hacking_gap is of the same attempts",
+    "gained": "gained is pass@1 on held-out tasks after training less before, greedy (one attempt a task)",
+    "gained_sampled": "gained_sampled is the same of sampled attempts",
+}
+"""What the headline metrics of RL are of, which their short names do not say."""
+
 DIGITS = 3
 
 

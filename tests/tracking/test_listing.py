@@ -57,6 +57,23 @@ def test_runs_are_sorted_chosen_and_counted(filled: Store, capsys: pytest.Captur
         list_runs(sort="auc_within_tas")
 
 
+def test_below_runs_of_rl_it_is_said_of_which_tasks_their_metrics_are(
+    filled: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    list_runs()
+    assert "held-out" not in capsys.readouterr().out, "no run of RL is there"
+    with RunLogger.start(filled, "policies", "execution_a", kind="rl") as run:
+        run.metrics({"rl/pass_at_1": 0.3, "outcome/all_greedy_difference": 0.1, "outcome/all_sampled_difference": 0.2})
+    list_runs(kind="rl")
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == (
+        "pass_at_1 is of sampled attempts at validation tasks, at the last evaluation; gained is pass@1 on held-out tasks after "
+        "training less before, greedy (one attempt a task); gained_sampled is the same of sampled attempts."
+    )
+    list_runs(kind="rl", as_csv=True)
+    assert "held-out" not in capsys.readouterr().out
+
+
 def test_a_list_says_of_which_sweep_a_summary_is(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
     for sweep in ("data_scale", "evidence"):
         tags = {"sweep": sweep, "preset": "demo"}
