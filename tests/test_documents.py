@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,20 @@ def test_the_docstring_of_a_package_lists_its_modules_and_no_others() -> None:
         "in the docstring of that __init__.py: take out the modules that are gone (first list), "
         "add a line `name  what it does` for those that it lacks (second list)"
     )
+
+
+OUTPUT = re.compile(r"rmlab [^`\n]*?\s(?:-o |--out |--html |output=)([a-z][\w./-]*)")
+
+
+@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="no clone")
+def test_what_commands_on_pages_and_in_help_write_beside_the_readme_is_ignored_by_git() -> None:
+    pages = [*DOCUMENTS, *(REPOSITORY / "rmlab" / "commands").glob("*.py")]
+    written = {name for page in pages for name in OUTPUT.findall(page.read_text(encoding="utf-8"))}
+    assert {"figures", "set.parquet", "runs.zip", "report.html", "few.parquet"} <= written
+    beside = sorted(name for name in written if not name.startswith(("experiments/", "rmlab/")))
+    # a folder is ignored as one, before it is there
+    asked = "\n".join(name if "." in name else f"{name}/" for name in beside)
+    answer = subprocess.run(
+        ["git", "check-ignore", "--no-index", "--stdin"], input=asked, cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert answer.stdout.splitlines() == asked.splitlines()
