@@ -46,6 +46,8 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     assert found.regret["auc_within_task"].value < found.regret["ece_width_10"].value
     assert found.regret["auc_within_task"].value < found.regret[ANY].value
     assert found.regret["auc_within_task"].low >= 0
+    by_start = [found.regret_by_start[start][PRIMARY].value for start in "ab"]
+    assert np.mean(by_start) == pytest.approx(found.regret[PRIMARY].value)  # both have as many sets of four
     assert found.shown("execution_free", PRIMARY)
     assert not found.shown("execution_free", RIVAL)
     by_start = [found.exploratory[f"AUC within task and pass@1, start {start}"] for start in "ab"]
@@ -76,7 +78,18 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     assert "AUC within task foretells pass@1 after RL" in said
     assert "AUC rather than ECE orders the outcomes" in said
     assert {row["kind"] for row in found.rows()} == {
-        *("rho", "over", "given_auc", "given_ece", "regret", "with_auc", "ends_below", "ends_above", "exploratory"),
+        *(
+            "rho",
+            "over",
+            "given_auc",
+            "given_ece",
+            "regret",
+            "regret_by_start",
+            "with_auc",
+            "ends_below",
+            "ends_above",
+            "exploratory",
+        ),
         *("two_seeds", "mean_of_seeds", "causal", "runs"),
     }
     by_kind = {row["kind"]: row for row in found.rows()}
