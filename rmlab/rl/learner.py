@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.models.config import LoraConfig
+from rmlab.models.cost import GRAPHED_WORK
 from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
 from rmlab.models.packed import packs
-from rmlab.rl.config import GRAPHED_WORK
 from rmlab.rl.graphed_rows import GraphedRows
 from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
 from rmlab.training.config import OptimizerConfig
