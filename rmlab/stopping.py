@@ -231,6 +231,25 @@ def interrupt_asks_to_stop() -> Iterator[None]:
 
 
 @contextmanager
+def interrupt_stops_at_once() -> Iterator[None]:
+    """Within `interrupt_asks_to_stop`, a block in which Ctrl-C and SIGTERM do not wait: it is cut where it is, by KeyboardInterrupt.
+
+    For what takes long and changes nothing that is kept (attempts, their scores), so that it can be made again from its start.
+    Outside of `interrupt_asks_to_stop` the block makes no difference.
+    """
+    global _asking
+    if not _asking or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        _asking = False
+        _end_by_waiting()  # a signal that came since the last safe point
+        yield
+    finally:
+        _asking = True
+
+
+@contextmanager
 def says_how_to_go_on(command: str) -> Iterator[None]:
     """Where Ctrl-C ends the block, `command` is printed as what goes on from the last checkpoint."""
     try:
