@@ -1,7 +1,8 @@
 """A request to end the work of this process at its next safe point, because it must not or cannot continue, or because of Ctrl-C.
 
 The code that finds the reason makes the request (the keeper of a lease, the handler of Ctrl-C); training checks after every step,
-writes its checkpoint and raises the exception that `stop_asked` returns.
+writes its checkpoint and raises the exception that `stop_asked` returns. Ctrl-C and SIGTERM cut what changes nothing that is kept
+(`interrupt_stops_at_once`), however long it would go on.
 """
 
 import errno

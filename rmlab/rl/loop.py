@@ -246,7 +246,7 @@ class Loop:
             self.held_out_best = self.held_out_after if state.best_step else state.held_out_before
             return
         self._counted = time.monotonic()  # the seconds of a run are those until its last step is evaluated
-        self._save(state)
+        self._save(state)  # now: the weights of the state are not in the model while the benchmarks are measured
         last = [parameter.detach().clone() for parameter in self.learner.trainable]
         self.best_weights.put_back(state.best_step)
         self.context.engine.refresh()
