@@ -1,7 +1,8 @@
 """A request to end the work of this process at its next safe point, because it must not or cannot continue, or because of Ctrl-C.
 
 The code that finds the reason makes the request (the keeper of a lease, the handler of Ctrl-C); training checks after every step,
-writes its checkpoint and raises the exception that `stop_asked` returns.
+writes its checkpoint and raises the exception that `stop_asked` returns. Ctrl-C and SIGTERM cut what changes nothing that is kept
+(`interrupt_stops_at_once`), however long it would go on.
 """
 
 import errno
@@ -228,6 +229,25 @@ def interrupt_asks_to_stop() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         _end_by_waiting()  # behind the last safe point: the work that follows is not begun
+
+
+@contextmanager
+def interrupt_stops_at_once() -> Iterator[None]:
+    """Within `interrupt_asks_to_stop`, a block in which Ctrl-C and SIGTERM do not wait: it is cut where it is, by KeyboardInterrupt.
+
+    For what takes long and changes nothing that is kept (attempts, their scores), so that it can be made again from its start.
+    Outside of `interrupt_asks_to_stop` the block makes no difference.
+    """
+    global _asking
+    if not _asking or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        _asking = False
+        _end_by_waiting()  # a signal that came since the last safe point
+        yield
+    finally:
+        _asking = True
 
 
 @contextmanager

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.stopping import Stopped, ask_to_stop, end_at_once, interrupt_asks_to_stop, stop_asked, uncut
+from rmlab.stopping import (
+    Stopped,
+    ask_to_stop,
+    end_at_once,
+    interrupt_asks_to_stop,
+    interrupt_stops_at_once,
+    stop_asked,
+    uncut,
+)
 
 
 def press(number: int = signal.SIGINT) -> None:
@@ -95,6 +103,37 @@ def test_sigterm_asks_a_training_to_stop_where_there_is_time_for_it(reason: str 
         finally:
             ask_to_stop(None)
     assert done == steps
+
+
+@pytest.mark.usefixtures("on_term")
+@pytest.mark.parametrize("on_term", [signal.default_int_handler], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("pressed", ["before", "within", "after"])
+def test_what_can_be_made_again_is_cut_and_what_surrounds_it_is_not(
+    number: int, pressed: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done, asked = [], []
+
+    def moment(name: str) -> None:
+        if name == pressed:
+            press(number)
+        done.append(name)
+
+    with pytest.raises(KeyboardInterrupt), interrupt_asks_to_stop():
+        moment("before")
+        try:
+            with interrupt_stops_at_once():
+                moment("within")
+        except KeyboardInterrupt:
+            asked.append(stop_asked())
+            raise
+        moment("after")
+    assert done == {"before": ["before"], "within": ["before"], "after": ["before", "within", "after"]}[pressed]
+    assert asked == ([] if pressed == "after" else [None]), "one request ends one work"
+    assert ("Stopping after this step" in capfd.readouterr().err) == (pressed != "within" and number == signal.SIGINT)
+    assert stop_asked() is None
+    with interrupt_stops_at_once():
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "by itself it changes nothing"
 
 
 LOST = """

@@ -22,6 +22,7 @@ from analysis.foretelling.estimates import (
     correlation_of,
     exploratory,
     regrets,
+    regrets_by_start,
     relations_of,
     rivals,
     with_both,
@@ -44,22 +45,23 @@ PAYS = {
 
 @dataclass(frozen=True)
 class Answer:
-    """relations: block -> metric -> its correlation with the outcome. p_holm: of (block, metric) in the secondary family. over: |rho|
-    of AUC less that of ECE, by block. given: coefficients of AUC and of ECE beside each other, by block. regret: by metric, of
-    `execution_free`. causal: by name of the comparison. repeated: correlation between two RL seeds, and the verifiers that have both;
-    mean_of_seeds: the primary correlation with the mean of both for these. voluntary: correlation of AUC within task with the outcome in
-    that block, and its verifiers. with_auc: by metric, its correlation with AUC within task over the verifiers of `execution_free` that
-    have an outcome and both metrics (None: undefined, or of fewer than four), and their number. ends: by block, how many policies end
-    shown below their start, shown above it, and how many there are. exploratory: what the plan does not have, of `execution_free`, with
-    its coefficient and count. finished: by block, and of "all", how many runs are taken and
-    how many are planned. rerun_spread: what a new start and RL seed change, of "all"
-    conditions and by the role of the verifier that pays; reruns: runs beyond the plan beside that."""
+    """relations: block -> metric -> its correlation with the outcome. p_holm: of (block, metric) in the secondary family. over: |rho| of
+    AUC less that of ECE, by block. given: coefficients of AUC and of ECE beside each other, by block. regret: by metric, of
+    `execution_free`; regret_by_start: start -> the same among its verifiers. causal: by name of the comparison. repeated: correlation
+    between two RL seeds, and the verifiers that have both; mean_of_seeds: the primary correlation with the mean of both for these.
+    voluntary: correlation of AUC within task with the outcome in that block, and its verifiers. with_auc: by metric, its correlation
+    with AUC within task over the verifiers of `execution_free` that have an outcome and both metrics (None: undefined, or of fewer than
+    four), and their number. ends: by block, how many policies end shown below their start, shown above it, and how many there are.
+    exploratory: what the plan does not have, of `execution_free`, with its coefficient and count. finished: by block, and of "all", how
+    many runs are taken and how many are planned. rerun_spread: what a new start and RL seed change, of "all" conditions and by the role
+    of the verifier that pays; reruns: runs beyond the plan beside that."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
     over: Mapping[str, Interval]
     given: Mapping[str, Sequence[Interval]]
     regret: Mapping[str, Interval]
+    regret_by_start: Mapping[str, Mapping[str, Interval]]
     causal: Mapping[str, Equivalence]
     repeated: tuple[float | None, int]
     mean_of_seeds: Relation | None
@@ -108,6 +110,17 @@ class Answer:
         rows += [
             {"block": "execution_free", "metric": name, "kind": "regret", **_ends(one)}
             for name, one in self.regret.items()
+        ]
+        rows += [
+            {
+                "block": "execution_free",
+                "metric": name,
+                "kind": "regret_by_start",
+                "start": start,
+                **_ends(of_metric[name]),
+            }
+            for start, of_metric in self.regret_by_start.items()
+            for name in (PRIMARY, RIVAL, ANY)
         ]
         for name, (rho, n) in self.with_auc.items():
             rows.append({"block": "execution_free", "metric": name, "kind": "with_auc", "value": rho, "n": n})
@@ -161,6 +174,7 @@ def answer(study: Study) -> Answer:
         over,
         given,
         lost,
+        regrets_by_start(free) if lost else {},
         causal(study),
         *with_second_seeds(study),
         correlation_of(

@@ -97,6 +97,13 @@ def regrets(runs: Sequence[PaidRun]) -> dict[str, Interval]:
     return {name: _cut(regret(losses(value_N, outcome_N, sets), sets, len(runs))) for name, value_N in liked.items()}
 
 
+def regrets_by_start(runs: Sequence[PaidRun]) -> dict[str, dict[str, Interval]]:
+    """The same among the verifiers of each start that has four and more; not in the plan."""
+    starts = sorted({run.cell["start"] for run in runs})
+    own = {start: [run for run in runs if run.cell["start"] == start] for start in starts}
+    return {start: regrets(its) for start, its in own.items() if len(its) >= 4}
+
+
 def _cut(lost: Interval) -> Interval:
     """No choice ends above the best of its set: an interval by t may reach below 0, where nothing is."""
     return Interval(lost.value, max(lost.low, 0.0), lost.high)

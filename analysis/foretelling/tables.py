@@ -7,7 +7,7 @@ import numpy as np
 from analysis.foretelling.answer import Answer
 from analysis.foretelling.causal import POOLED, moved, unpaired
 from analysis.foretelling.equivalence import Equivalence
-from analysis.foretelling.estimates import ANY, METRICS
+from analysis.foretelling.estimates import ANY, METRICS, PRIMARY, RIVAL
 from analysis.foretelling.runs import NO_RUN, Study
 from rmlab.wording import estimate, number
 
@@ -42,6 +42,12 @@ def markdown(study: Study, found: Answer) -> str:
         lines += ["Exploratory, not in the plan:", "", "| within starts | ρ | verifiers |", "|---" * 3 + "|"]
         lines += [f"| {name} | {number(rho, 2)} | {n} |" for name, (rho, n) in found.exploratory.items()]
         lines.append("")
+        for start, of_metric in found.regret_by_start.items():
+            by = ", ".join(f"{_points_lost(of_metric[name])} by {METRICS[name].name}" for name in (PRIMARY, RIVAL))
+            lines += [
+                f"Points lost by choosing one of four verifiers of start {start}: {by}, {_points_lost(of_metric[ANY])} by none.",
+                "",
+            ]
     if found.causal:
         lines += [
             "| change of the reward | RL seeds | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | "

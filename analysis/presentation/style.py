@@ -46,7 +46,14 @@ SETTINGS: Any = {
 
 @contextmanager
 def figure(rows: int, columns: int, width: float, height: float, **options: Any) -> "Iterator[tuple[Figure, Any]]":
-    """A figure of rows × columns axes (always a 2-d array), closed when the block ends. width, height: inches of one panel.
+    """A figure of rows × columns axes (always a 2-d array), closed when the block ends. width, height: inches of one panel."""
+    with blank(width * columns, height * rows) as drawn:
+        yield drawn, drawn.subplots(rows, columns, squeeze=False, **options)
+
+
+@contextmanager
+def blank(width: float, height: float) -> "Iterator[Figure]":
+    """A figure without axes, closed when the block ends. width, height: its inches.
 
     It starts from matplotlib's own defaults: a user's matplotlibrc changes no byte of it.
     """
@@ -58,9 +65,9 @@ def figure(rows: int, columns: int, width: float, height: float, **options: Any)
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(SETTINGS)
-        drawn, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, **options)
+        drawn = plt.figure(figsize=(width, height))
         try:
-            yield drawn, axes
+            yield drawn
         finally:
             plt.close(drawn)
 

@@ -6,33 +6,33 @@ the margin. The table says the same in words, what is missing, and what was left
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from analysis.foretelling.answer import Answer, answer
 from analysis.foretelling.causal import MARGIN, moved
 from analysis.foretelling.estimates import FEWEST, METRICS
-from analysis.foretelling.runs import PaidRun, Study, beside, read_study
+from analysis.foretelling.runs import PaidRun, Study, read_study
 from analysis.foretelling.tables import markdown
 from analysis.presentation import style
 from analysis.presentation.captions import Caption, write_captions
+from analysis.publication import foretelling_marks as marks
 from analysis.registry import Needs, figure
 from analysis.rl.policies import PolicyRun
 from rmlab.files import write_text
 from rmlab.wording import counted
 
 NAME = "foretelling"
-LOOKS = {
-    "balanced": ("o", "trained at 1:1"),
-    "mostly_unresolved": ("v", "trained at 1:4"),
-    "mostly_resolved": ("^", "trained at 4:1"),
-    "overconfident": ("s", "1:1, overconfident"),
+FAMILIES = {"calibration": "distortion", "unnormalised": "unnormalised"}
+"""Causal comparisons of conditions that differ in ECE, and the block of each."""
+NAMED = {
+    "unnormalised": "shifted far up, with advantages not divided by the group's standard deviation",
+    "control": "-1 + 4 r is paid in place of the reward r",
 }
-"""A mark and a name for each column, so that it is read in grey too; starts are filled and hollow."""
-BESIDE: dict[str, Any] = {"before RL": ":", "execution alone pays": "--"}
-"""Lines at the pass@1 that outcomes stand beside."""
-BLOCKS = {"execution_free": (style.RESOLVED, "D", "verifier alone"), "hybrid": (style.UNRESOLVED, "P", "hybrid")}
+"""Causal comparisons by the beginning of their names, as the caption explains them."""
+DISTORTED = "rows with an ECE (on the frozen pool): scores of one verifier, distorted at equal ranks; "
+SHOWN = "filled: shown to differ from 0"
 
 
 @figure(
@@ -50,24 +50,26 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
             file=sys.stderr,
         )
         return []
-    found, folder = answer(study), out / "rl" / NAME
-    paths: list[Path] = []
-    for rows, columns, width, height in ((2, 2, style.TWO_COLUMNS, 4.6), (4, 1, style.ONE_COLUMN, 8.6)):
-        with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
-            points = _panels(axes.flat, study, found)
-            drawn.legend(handles=_legend(study, found), loc="outside lower center", ncols=2 * columns)
-            if columns > 1:
-                paths += style.save(drawn, folder, NAME, points)
-            else:
-                paths.append(style.save_picture(drawn, folder / f"{NAME}_one_column.pdf"))
-    table = [*found.rows(), *({"kind": "moved", **row} for row in moved(study))]
+    found, changed, folder = answer(study), moved(study), out / "rl" / NAME
+    with style.blank(style.TWO_COLUMNS, 5.2) as drawn:
+        top, bottom = drawn.subfigures(2, 1, squeeze=False, height_ratios=(2.8, 2.4))[:, 0]
+        axes = [*top.subplots(1, 2), *bottom.subplots(1, 2)]
+        paths = style.save(drawn, folder, NAME, _panels(axes, study, found, changed))
+    with style.blank(style.ONE_COLUMN, 9.0) as drawn:
+        top, middle, bottom = drawn.subfigures(3, 1, squeeze=False, height_ratios=(4.7, 2.2, 2.1))[:, 0]
+        _panels([*top.subplots(2, 1), middle.subplots(), bottom.subplots()], study, found, changed)
+        paths.append(style.save_picture(drawn, folder / f"{NAME}_one_column.pdf"))
+    table = [*found.rows(), *({"kind": "moved", **row} for row in changed)]
     write_text(folder / f"{NAME}_table.csv", style.csv_text(table))
     write_text(folder / f"{NAME}.md", markdown(study, found))
     captions = write_captions(folder, NAME, caption(study, found))
     return [*paths, folder / f"{NAME}_table.csv", folder / f"{NAME}.md", *captions]
 
 
-def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
+def _panels(
+    axes: Sequence[Any], study: Study, found: Answer, changed: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Draws all panels, and below the upper and the lower ones the legend that is theirs alone. changed: see `moved`."""
     over_auc, over_ece, metrics, causal = axes
     for axis in (over_auc, over_ece):
         axis.set_ylabel("pass@1 after RL")
@@ -76,63 +78,41 @@ def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
         (over_auc, _points(over_auc, study, "auc_within_task"), "no run yet"),
         (over_ece, _points(over_ece, study, "ece_width_10"), "no run yet"),
         (metrics, _metrics(metrics, found), "too few runs yet"),
-        (causal, _causal(causal, found), "fewer than three seeds yet"),
+        (causal, _causal(causal, found, changed), "fewer than three seeds yet"),
     ]
+    over_ece.label_outer()
     for axis, rows, why in panels:
         if not rows:
             axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="center", color="0.3")
+    is_wide = over_auc.get_subplotspec().get_gridspec().ncols > 1
+    _legend(over_auc, marks.of_runs(study), 3 if is_wide else 2, marks.words(study, " " if is_wide else "\n"))
+    _legend(metrics, marks.of_blocks(found), 2)
     return [row for _, rows, _ in panels for row in rows]
 
 
-def _legend(study: Study, found: Answer) -> list[Any]:
-    """Marks of columns, of starts, and of what pays in blocks; lines: of each what is drawn."""
-    from matplotlib.lines import Line2D
+def _legend(axis: Any, entries: Mapping[str, Any], columns: int, title: str = "") -> None:
+    """Below the panels that are laid out together with this one; of several marks of one entry each beside the other."""
+    from matplotlib.legend_handler import HandlerTuple
 
-    def entry(label: str, mark: str, colour: str, face: str) -> Any:
-        return Line2D([], [], linestyle="", marker=mark, markersize=4, color=colour, markerfacecolor=face, label=label)
-
-    there, faces = _at_the_top(study), {"a": style.RESOLVED, "b": "white"}
-    columns = [entry(name, mark, "black", "black") for column, (mark, name) in LOOKS.items() if column in there.columns]
-    starts = [entry(f"start {name}", "o", style.RESOLVED, faces[name]) for name in faces if name in there.starts]
-    lines = [
-        Line2D([], [], linestyle=line, linewidth=0.8, color="black", label=name)
-        for name, line in BESIDE.items()
-        if name in there.lines
-    ]
-    shown = [
-        entry(name, mark, colour, colour) for block, (colour, mark, name) in BLOCKS.items() if found.relations[block]
-    ]
-    return [*columns, *starts, *shown, *lines]
-
-
-class _Top(NamedTuple):
-    """What the upper panels have marks and lines of: columns and starts of the plan, and names of BESIDE."""
-
-    columns: set[str]
-    starts: set[str]
-    lines: set[str]
-
-
-def _at_the_top(study: Study) -> _Top:
-    runs = study.of("execution_free")
-    lines = {name for name, by_start in beside(runs, study.of("execution")).items() if by_start}
-    return _Top({run.cell["column"] for run in runs}, {run.cell["start"] for run in runs}, lines)
+    if entries:
+        place = {"loc": "outside lower center", "handler_map": {tuple: HandlerTuple(ndivide=None, pad=0.4)}}
+        part = axis.get_figure(root=False)
+        part.legend(entries.values(), entries.keys(), ncols=columns, title=title or None, title_fontsize=7, **place)
 
 
 def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
     """The outcome of `execution_free` over a metric."""
-    rows, runs = list[dict[str, Any]](), study.of("execution_free")
-    if runs:
-        for name, by_start in beside(runs, study.of("execution")).items():
-            for start, level in by_start.items():
-                axis.axhline(level, linestyle=BESIDE[name], linewidth=0.7, color="black")
-                rows.append({"panel": metric, "name": name, "start": start.split(" ")[0], "y": level})
-    for run in runs:
-        x, filled = run.verifier[metric], run.cell["start"] == "a"
+    rows = list[dict[str, Any]]()
+    for name, levels in marks.at_the_top(study).lines.items():
+        for start, level in levels:
+            axis.axhline(level, linestyle=marks.BESIDE[name][0], linewidth=0.7, color="black")
+            rows.append({"panel": metric, "name": name, "start": start, "y": level})
+    for run in study.of("execution_free"):
+        x, face = run.verifier[metric], marks.FILLS[run.cell["start"]][1]
         if x is None:
             continue
-        look = {"marker": LOOKS[run.cell["column"]][0], "markersize": 4, "linestyle": "", "color": style.RESOLVED}
-        axis.plot(x, run.outcome, markerfacecolor=style.RESOLVED if filled else "white", **look)
+        look = {"marker": marks.LOOKS[run.cell["column"]][0], "markersize": 4, "linestyle": "", "color": style.RESOLVED}
+        axis.plot(x, run.outcome, markerfacecolor=face, **look)
         rows.append({"panel": metric, **_about(run), "x": x, "y": run.outcome})
     axis.set_xlabel(f"{METRICS[metric].name}, frozen pool")
     return rows
@@ -146,8 +126,9 @@ def _metrics(axis: Any, found: Answer) -> list[dict[str, Any]]:
     """Spearman's coefficient of each metric, alone and in the hybrid."""
     rows = []
     names = list(METRICS)
-    for shift, (block, relations) in zip((0.15, -0.15), found.relations.items(), strict=True):
-        colour, mark, _ = BLOCKS[block]
+    there = {block: relations for block, relations in found.relations.items() if relations}
+    for shift, (block, relations) in zip((0.15, -0.15) if len(there) > 1 else (0,), there.items(), strict=False):
+        colour, mark = marks.BLOCKS[block]
         for place, name in enumerate(names):
             one = relations.get(name)
             if one is None or one.rho is None or one.low is None or one.high is None:
@@ -166,13 +147,17 @@ def _metrics(axis: Any, found: Answer) -> list[dict[str, Any]]:
             rows.append({"panel": "rho", "block": block, "name": name, "x": one.rho, "low": one.low, "high": one.high})
     axis.axvline(0, color=style.REFERENCE, linewidth=0.6)
     axis.set_yticks(range(len(names)), labels=[METRICS[name].name for name in reversed(names)])
-    axis.set(xlabel="Spearman's ρ with pass@1", xlim=(-1.05, 1.05))
+    axis.set(
+        xlabel="Spearman's ρ with pass@1" + (f"\n{SHOWN}" if rows else ""),
+        xlim=(-1.05, 1.05),
+        ylim=(-0.6, len(names) - 0.4),
+    )
     return rows
 
 
-def _causal(axis: Any, found: Answer) -> list[dict[str, Any]]:
+def _causal(axis: Any, found: Answer, changed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Differences of the causal experiments, in points, with 90 % intervals beside the margin."""
-    rows, names = [], list(found.causal)
+    rows, names, ece = [], list(found.causal), _ece(changed)
     axis.axvspan(-100 * MARGIN, 100 * MARGIN, color="0.9", lw=0)
     axis.axvline(0, color=style.REFERENCE, linewidth=0.6)
     for place, name in enumerate(names):
@@ -180,14 +165,45 @@ def _causal(axis: Any, found: Answer) -> list[dict[str, Any]]:
         y = len(names) - 1 - place
         ends = [[100 * (one.difference - one.low)], [100 * (one.high - one.difference)]]
         face = "black" if one.differs else "white"
-        look = {"fmt": "o", "markersize": 3.5, "elinewidth": 0.8, "color": "black", "markerfacecolor": face}
+        look = {"fmt": "D", "markersize": 3.5, "elinewidth": 0.8, "color": "black", "markerfacecolor": face}
         axis.errorbar(100 * one.difference, y, xerr=ends, **look)
         rows.append(
             {"panel": "causal", "name": name, "x": one.difference, "low": one.low, "high": one.high, "words": one.words}
         )
-    axis.set_yticks(range(len(names)), labels=[style.short(name.replace("_", " "), 32) for name in reversed(names)])
-    axis.set_xlabel("change of pass@1, points")
+    axis.set_yticks(range(len(names)), labels=[_cause(name, ece) for name in reversed(names)])
+    words = f"{_reference(names, ece)}{SHOWN}" if names else ""
+    axis.set(xlabel=f"change of pass@1, points\n{words}".strip(), ylim=(-0.6, max(len(names), 1) - 0.4))
     return rows
+
+
+def _ece(changed: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """On the frozen pool, of the conditions of FAMILIES: by the name that its comparison has."""
+    return {
+        f"{family}: {row['condition']}": row["pool_ece_width_10"]
+        for family, block in FAMILIES.items()
+        for row in changed
+        if row["block"] == block and row["pool_ece_width_10"] is not None
+    }
+
+
+def _cause(name: str, ece: Mapping[str, float]) -> str:
+    """A comparison as the label of its row: what was done to the scores, and the ECE on the frozen pool where it differs by that."""
+    family, _, own = name.partition(": ")
+    if name not in ece:
+        return name.replace("_", " ")
+    what = own if family == "calibration" else family  # the other family is of one condition, which the caption names
+    return f"{what.replace('_', ' ')} (ECE {ece[name]:.2f})"
+
+
+def _reference(names: Sequence[str], ece: Mapping[str, float]) -> str:
+    """Lines of the axis: what conditions are compared with. Comparisons of the difficulty experiment name both sides themselves."""
+    families = {name.partition(": ")[0] for name in names}
+    if not families & {*FAMILIES, "control"}:
+        return ""
+    known = ece.get("calibration: recalibrated", ece.get("unnormalised: recalibrated"))
+    of_pool = "" if known is None else f" (ECE {known:.2f})"
+    others = "" if families <= {*FAMILIES, "control"} else "or as the row says\n"
+    return f"against recalibrated{of_pool}\n{others}"
 
 
 def _of_design(verifiers: int) -> str:
@@ -200,7 +216,7 @@ def caption(study: Study, found: Answer) -> Caption:
     free, hybrid = len(study.of("execution_free")), len(study.of("hybrid"))
     return Caption(
         found.sentences[0],
-        f"Top: {_said_of_points(study)}. Bottom left: {_said_of_relations(found)}. Bottom right: {_said_of_causes(found)}.",
+        f"Top: {_said_of_points(study)}. Bottom left: {_said_of_relations(found)}. Bottom right: {_said_of_causes(study, found)}.",
         f"n = {counted(free, 'verifier')} (alone){f', {hybrid} (hybrid)' if hybrid else ''}, one RL seed each; "
         f"{len(study.left_out)} cells or runs left out, named in {NAME}.md."
         + (f" {_of_design(free)}: {' '.join(found.faults)}" if found.faults else ""),
@@ -208,7 +224,7 @@ def caption(study: Study, found: Answer) -> Caption:
 
 
 def _said_of_points(study: Study) -> str:
-    there, verifiers = _at_the_top(study), len(study.of("execution_free"))
+    there, verifiers = marks.at_the_top(study), len(study.of("execution_free"))
     if not verifiers:
         return "no run yet that a verifier alone pays"
     said = (
@@ -219,9 +235,11 @@ def _said_of_points(study: Study) -> str:
     if "overconfident" in there.columns:
         said += ", and logits multiplied before they are paid (overconfident)"
     if len(there.starts) > 1:
-        said += "; hollow: the other warm start"
-    lines = {"before RL": "before RL", "execution alone pays": "after RL that execution alone pays"}
-    return f"{said}; lines, one a start: pass@1 {', and '.join(lines[name] for name in BESIDE if name in there.lines)}"
+        said += f"; {marks.said_of_fills(there.starts)}"
+    for name, levels in there.lines.items():
+        line, words = {":": "dotted", "--": "dashed"}[marks.BESIDE[name][0]], marks.BESIDE[name][1]
+        said += f"; {line}: pass@1 {words} ({', '.join(f'start {start}: {level:.3f}' for start, level in levels)})"
+    return said
 
 
 def _said_of_relations(found: Answer) -> str:
@@ -236,7 +254,7 @@ def _said_of_relations(found: Answer) -> str:
     return f"Spearman's ρ within starts, 95 % bootstrap intervals over trainings; {said}"
 
 
-def _said_of_causes(found: Answer) -> str:
+def _said_of_causes(study: Study, found: Answer) -> str:
     band = "the band is the margin of equivalence"
     if not found.causal:
         return f"no causal experiment has three RL seeds yet; {band}"
@@ -244,8 +262,10 @@ def _said_of_causes(found: Answer) -> str:
     most = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{max(seeds)}"
     said = (
         f"how pass@1 changes with a change of the reward, {most} RL seeds each, 90 % intervals over seeds and tasks; "
+        f"{DISTORTED if found.causal.keys() & _ece(moved(study)).keys() else ''}"
         f"{'filled: a difference is shown; ' if any(one.differs for one in found.causal.values()) else ''}{band}"
     )
-    if any(name.startswith("unnormalised") for name in found.causal):
-        said += " (unnormalised: advantages not divided by the group's standard deviation)"
+    for name, words in NAMED.items():
+        if any(comparison.startswith(name) for comparison in found.causal):
+            said += f" ({name}: {words})"
     return said

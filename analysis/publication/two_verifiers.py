@@ -49,7 +49,7 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
         return []
     folder, paths = out / "rl" / NAME, list[Path]()
     tables = [_table(run) for run in pair]
-    for rows, columns, width, height in ((2, 3, style.TWO_COLUMNS, 4.4), (3, 2, style.ONE_COLUMN, 4.8)):
+    for rows, columns, width, height in ((2, 3, style.TWO_COLUMNS, 4.4), (3, 2, style.ONE_COLUMN, 5.6)):
         with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
             points = _panels(axes.flat, pair, tables)
             drawn.legend(*style.legend(axes.flat[:1]), loc="outside lower center", ncols=1 if columns == 2 else 2)
@@ -109,7 +109,8 @@ def _table(run: PolicyRun) -> Scores:
 
 
 def roc_within(scores: Scores) -> tuple[Floats, Floats]:
-    """Share of unresolved attempts of a task above a threshold, and of its resolved ones: false_X, true_X, from (0, 0) to (1, 1).
+    """False and true positive rate within a task: false_X, true_X, from (0, 0) to (1, 1). They are the shares of its unresolved and of
+    its resolved attempts that have scores above a threshold.
 
     Every pair of a resolved and an unresolved attempt of one policy at one task counts alike, so that the area is the AUC within
     task over all such pairs; a resolved attempt stands where the share of unresolved ones above it is, ties as halves.
@@ -166,10 +167,9 @@ def _panels(axes: Any, pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> l
                 for x, d in zip(EDGES, density, strict=False)
             ]
         axis.set(xlabel="score", ylabel="density")
-        axis.set_title(style.short(run.verifier.replace("_", " "), 22), fontsize=7, fontweight="normal")
+        axis.set_title(style.short(run.verifier), fontsize=7, fontweight="normal")
         axis.margins(y=0.6)  # room for the legend
-        if place == 0:
-            axis.legend(loc="upper right")
+        axis.legend(loc="upper right")
         looks = run.outcome["curve"]
         line(
             policy, "pass_at_1", place, [row["step"] for row in looks], [row["pass_at_1"] for row in looks], marked=True
@@ -178,10 +178,14 @@ def _panels(axes: Any, pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> l
         ends = [[row[name] for row in known] for name in ("step", "pass_at_1_low", "pass_at_1_high")]
         policy.fill_between(*ends, color=colour, alpha=0.15, lw=0)
     style.log_ticks(best, [float(k) for k, _ in curve])
-    best.set(xlabel="k", ylabel="RM@k")
-    for axis, x, y in ((roc, "unresolved above", "resolved above"), (reliable, "score", "resolved share")):
+    best.set(xlabel="k", ylabel="RM@k", ylim=(0, 1.1 * best.get_ylim()[1]))  # from 0: what is alike looks alike
+    values = " and ".join(f"{_best(run):.3f}" for run in pair)
+    best.text(
+        0.5, 0.05, f"k = {curve[-1][0]}:\n{values}", transform=best.transAxes, ha="center", va="bottom", fontsize=7
+    )
+    for axis, x, y in ((roc, "false positive rate", "true positive rate"), (reliable, "score", "resolved share")):
         axis.plot([0, 1], [0, 1], color=style.REFERENCE, linestyle=":", linewidth=0.8)
-        axis.set(xlabel=x, ylabel=y, xlim=(0, 1), ylim=(0, 1))
+        axis.set(xlabel=x, ylabel=y, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     policy.set(xlabel="step of RL", ylabel="pass@1, validation")
     return rows
 

@@ -23,6 +23,9 @@ few (`rmlab.models.attention`)."""
 LONG_SEQUENCE = 32_768
 """Tokens of a single sequence from which on cuDNN attends in scoring: 1.7 times as fast as FlashAttention (131,072 tokens of 32 heads of
 128 on an H200: 587 and 351 TFLOP/s), but it plans every new length anew."""
+GRAPHED_WORK = 2e12
+"""Parameters × tokens of a row up to which CUDA graphs of updates pay. What is larger keeps the device busy, and its activations are not to
+be held."""
 
 
 @dataclass(frozen=True)

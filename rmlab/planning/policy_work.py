@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import DataError
-from rmlab.models.cost import ModelShape, Reading, known_shape, reading
+from rmlab.models.cost import GRAPHED_WORK, ModelShape, Reading, known_shape, reading
 from rmlab.paths import portable
 from rmlab.planning.assumed import (
     EPISODE_TOKENS,
@@ -31,7 +31,6 @@ from rmlab.planning.phases import (
     every_position,
     largest_micro_batch,
 )
-from rmlab.rl.config import GRAPHED_WORK
 from rmlab.rl.rewards import REWARDS, check_reward
 from rmlab.training.batching import total_steps
 from rmlab.training.config import Dtype

@@ -7,7 +7,7 @@ program holds up nobody but those that need it.
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
@@ -101,7 +101,7 @@ BATCHES = 16  # at once, each begun with all programs that were needed then
 
 
 class AsyncExecutor(Generic[Owner]):
-    """Runs programs beside decoding. A context manager.
+    """Runs programs beside decoding. A context manager: leaving it ends batches that are under way with their next outcome.
 
     overlap: False runs a batch within `begin` and hands its outcomes over in order, so that a run repeats itself.
     in_flight: programs of which nothing is known yet.
@@ -113,11 +113,13 @@ class AsyncExecutor(Generic[Owner]):
         self._outcomes: SimpleQueue[tuple[Owner, Outcome] | None] = SimpleQueue()  # None: a batch is over
         self._awaited: list[tuple[Owner, Outcome] | None] = []  # taken by `wait`, not handed over yet
         self._threads = ThreadPoolExecutor(BATCHES)
+        self._over = False
 
     def __enter__(self) -> "AsyncExecutor[Owner]":
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over = True
         self._threads.shutdown(wait=True)
 
     @property
@@ -132,9 +134,13 @@ class AsyncExecutor(Generic[Owner]):
             for owner, outcome in zip(owners, self.executor.run(programs), strict=True):
                 self._outcomes.put((owner, outcome))
             return
-        future = self._threads.submit(
-            self.executor.run, programs, lambda index, outcome: self._outcomes.put((owners[index], outcome))
-        )
+
+        def put(index: int, outcome: Outcome) -> None:
+            if self._over:  # the work was stopped: nobody takes the outcomes that are still to come
+                raise CancelledError
+            self._outcomes.put((owners[index], outcome))
+
+        future = self._threads.submit(self.executor.run, programs, put)
         self._running.append(future)
         future.add_done_callback(lambda _: self._outcomes.put(None))
 

@@ -25,10 +25,6 @@ SEMANTICS = 2
 """Bumped when the same configuration, start and verifier give another policy; part of every config hash. 2: error messages that a
 program words itself are quoted in what a policy is shown."""
 
-GRAPHED_WORK = 2e12
-"""Parameters × tokens of a row up to which CUDA graphs of updates pay. What is larger keeps the device busy, and its activations are not to
-be held."""
-
 
 class Algorithm(StrEnum):
     """The unit for which the ratio of new to old probability is computed."""

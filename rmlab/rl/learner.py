@@ -13,14 +13,17 @@ from safetensors.torch import load_file, save_file
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.models.config import LoraConfig
+from rmlab.models.cost import GRAPHED_WORK
 from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
 from rmlab.models.packed import packs
-from rmlab.rl.config import GRAPHED_WORK
 from rmlab.rl.graphed_rows import GraphedRows
 from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
+
+Rates = dict[str, dict[str, dict[str, float]]]
+"""Benchmark → way ("sampled", "greedy") → task_id to the share of its attempts that are resolved."""
 
 
 @dataclass
@@ -79,7 +82,8 @@ def make_learner(
 class RLState:
     """step: finished ones. drawn: tasks taken from the sampler. evaluated: the step of the last evaluation.
 
-    held_out_before: rates at the first evaluation, by benchmark, way and task. curve: a row an evaluation (its metrics and `step`).
+    held_out_before, held_out_after: rates before the first and after the last step, by benchmark, way and task; {} until they are
+    measured. curve: a row an evaluation (its metrics and `step`).
     best_step, best: the evaluation with the highest pass@1 on validation (the first of equals), and that value.
     difficulty: log odds of tasks under the start, where a reward needs them. history: metrics as they were logged
     (name, value, step, milliseconds). seconds: of all slices.
@@ -88,7 +92,8 @@ class RLState:
     step: int = 0
     evaluated: int = -1
     drawn: int = 0
-    held_out_before: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    held_out_before: Rates = field(default_factory=dict)
+    held_out_after: Rates = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)
     best_step: int = -1
     best: float = -1.0

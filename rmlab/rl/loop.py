@@ -2,11 +2,13 @@
 
     evaluate (validation, held-out) → [ batch → optimiser steps → engine takes the weights → evaluate ]* → held-out
 
-A loop continues exactly from its saved state: give the same command again after a kill, or for the next slice of time.
+A loop continues exactly from its saved state: give the same command again after a kill, or for the next slice of time. What is asked
+to stop ends within seconds: attempts and evaluations are cut and made again, an update is finished first.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,17 +24,14 @@ from rmlab.rl.batch import RolloutContext, make_batch, step_seed
 from rmlab.rl.before import once
 from rmlab.rl.config import WatchConfig
 from rmlab.rl.evaluation import evaluate, evaluate_held_out, levelled, start_difficulty
-from rmlab.rl.learner import BestWeights, Learner, RLState, load_state, save_state
+from rmlab.rl.learner import BestWeights, Learner, Rates, RLState, load_state, save_state
 from rmlab.rl.update import update
-from rmlab.stopping import interrupt_asks_to_stop, stop_asked
+from rmlab.stopping import interrupt_asks_to_stop, interrupt_stops_at_once, stop_asked
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import learning_rate, set_learning_rate
 
 Log = Callable[[dict[str, float], int], None]
 """(metrics by full name, step) as they come."""
-
-Rates = dict[str, dict[str, dict[str, float]]]
-"""Benchmark → way ("sampled", "greedy") → task_id to the share of its attempts that are resolved."""
 
 
 @dataclass
@@ -59,6 +58,9 @@ class Loop:
     show: bool = True
     held_out_after: Rates = field(default_factory=dict)
     held_out_best: Rates = field(default_factory=dict)
+    _counted: float = field(default=0.0, init=False)  # up to when the state's seconds are counted
+    _saved: float = field(default=0.0, init=False)
+    _saved_rows: int = field(default=0, init=False)  # of the state's history, as it was saved last
 
     @property
     def best_weights(self) -> BestWeights:
@@ -80,8 +82,8 @@ class Loop:
         At least one step is made, or what follows the last, so that slices of any length come to an end.
         """
         config, first = self.context.config, state.step
-        saved = slice_started = time.monotonic()
-        spent = state.seconds
+        self._counted = self._saved = time.monotonic()
+        self._saved_rows = len(state.history)
         with (
             progress(self.context.name, config.steps, "steps", show=self.show, already=state.step) as advance,
             interrupt_asks_to_stop(),
@@ -89,15 +91,14 @@ class Loop:
             while True:
                 if state.evaluated < state.step and self._evaluation_is_due(state.step):
                     self._evaluate(state)
-                state.seconds = spent + time.monotonic() - slice_started
+                # after validation: a verifier that cannot read attempts stops the run before this takes its time
+                if state.step == 0 and state.held_out_before.keys() != self.held_out.keys():
+                    state.held_out_before = self._evaluate_start(state)
                 done = state.step >= config.steps
                 late = deadline is not None and state.step > first and time.monotonic() >= deadline
                 stop = stop_asked()
-                if done or late or stop or time.monotonic() - saved >= self.checkpoint_seconds:
-                    save_state(self.checkpoint, self.learner.model, self.learner.adam, state, self.run)
-                    if self.watch.choose:
-                        self.best_weights.forget_all_but(state.best_step)
-                    saved = time.monotonic()
+                if done or late or stop or time.monotonic() - self._saved >= self.checkpoint_seconds:
+                    self._save(state)
                 if stop:
                     raise stop
                 if done or late:
@@ -106,16 +107,39 @@ class Loop:
                 advance(1, note)
         if late:  # what is left, be it the held-out benchmarks alone, is for the next slice
             return False
-        self.held_out_after = self._evaluate_held_out(state)
+        if state.held_out_after.keys() != self.held_out.keys():
+            state.held_out_after = self._evaluate_held_out(state)
+        self.held_out_after = state.held_out_after
         if self.watch.choose:
             self._evaluate_best(state)
         return True
+
+    def _save(self, state: RLState) -> None:
+        now = time.monotonic()
+        state.seconds += now - self._counted
+        save_state(self.checkpoint, self.learner.model, self.learner.adam, state, self.run)
+        if self.watch.choose:
+            self.best_weights.forget_all_but(state.best_step)
+        self._counted, self._saved, self._saved_rows = now, time.monotonic(), len(state.history)
+
+    @contextmanager
+    def _made_again(self, state: RLState) -> Iterator[None]:
+        """A block that changes neither the state nor the weights: Ctrl-C and SIGTERM cut it, and what was finished before is saved."""
+        try:
+            with interrupt_stops_at_once():
+                yield
+        except KeyboardInterrupt:
+            lost = stop_asked() is not None  # another process may be at work on this state
+            if not lost and len(state.history) > self._saved_rows:
+                self._save(state)
+            raise
 
     def _step(self, state: RLState) -> str:
         """One batch and the optimiser steps over it; returns a note for the progress bar."""
         started = time.monotonic()
         context, config, algorithm = self.context, self.context.config, self.context.algorithm
-        batch = make_batch(context, state.step)
+        with self._made_again(state):
+            batch = make_batch(context, state.step)
         state.drawn = context.sampler.drawn
         metrics = dict(batch.metrics)
         before_update = time.monotonic()
@@ -146,34 +170,23 @@ class Loop:
         return step == 0 or step == self.context.config.steps or (every > 0 and step % every == 0)
 
     def _evaluate(self, state: RLState) -> None:
-        """Validation; at step 0 the held-out benchmarks too, and the difficulty of tasks where a reward needs it."""
+        """Validation; at step 0 the difficulty of tasks too, where a reward needs it."""
         started = time.monotonic()
-        context, model = self.context, self.context.reward_model
-        if state.step == 0 and model is not None and context.reward.transform.difficulty:
-            tasks = [*self.validation, *context.sampler.tasks]
-            attempts = self.watch.difficulty_attempts
-            odds, _ = once(
-                [*self.beginning, "difficulty", tasks_fingerprint(tasks), attempts],
-                lambda: start_difficulty(context.engine, tasks, context.name, attempts, context.config, self._seed),
+        with self._made_again(state):
+            if state.step == 0:
+                self._measure_difficulty(state)
+            context = self.context
+            result = evaluate(
+                context.engine,
+                self.validation,
+                context.name,
+                self.watch.attempts,
+                context.reward_model,
+                context.config,
+                self._seed,
+                state.curve[0] if state.curve else None,
             )
-            if context.reward.transform.same_difficulty:
-                odds = levelled(odds, context.sampler.tasks)
-            state.difficulty = model.difficulty = odds
-        result = evaluate(
-            context.engine,
-            self.validation,
-            context.name,
-            self.watch.attempts,
-            model,
-            context.config,
-            self._seed,
-            state.curve[0] if state.curve else None,
-        )
         took = time.monotonic() - started
-        if (
-            state.step == 0
-        ):  # after validation: a verifier that cannot read attempts stops the run before this takes its time
-            state.held_out_before = self._evaluate_start(state)
         state.curve.append({"step": float(state.step), **result.metrics})
         state.evaluated = state.step
         if result.metrics["pass_at_1"] > state.best:
@@ -184,14 +197,30 @@ class Loop:
         if result.scores is not None:  # what offline metrics on shifted attempts are computed from
             self.artifacts.scores(f"attempts/look_{state.step:05d}.parquet", result.scores)
 
+    def _measure_difficulty(self, state: RLState) -> None:
+        """Log odds of each task under the start, where the reward has a term of difficulty."""
+        context, model = self.context, self.context.reward_model
+        if model is None or not context.reward.transform.difficulty:
+            return
+        tasks = [*self.validation, *context.sampler.tasks]
+        attempts = self.watch.difficulty_attempts
+        odds, _ = once(
+            [*self.beginning, "difficulty", tasks_fingerprint(tasks), attempts],
+            lambda: start_difficulty(context.engine, tasks, context.name, attempts, context.config, self._seed),
+        )
+        if context.reward.transform.same_difficulty:
+            odds = levelled(odds, context.sampler.tasks)
+        state.difficulty = model.difficulty = odds
+
     def _evaluate_start(self, state: RLState) -> Rates:
-        """The same at step 0: measured once for all runs that begin alike, and timed in the run that measured."""
+        """Rates on the held-out benchmarks at step 0: measured once for all runs that begin alike, timed in the run that measured."""
         started, tasks = time.monotonic(), [task for own in self.held_out.values() for task in own]
         attempts = self.watch.held_out_attempts
         places = {name: sorted(task.task_id for task in own) for name, own in self.held_out.items()}
-        (rates, metrics), was_kept = once(
-            [*self.beginning, "held_out", places, tasks_fingerprint(tasks), attempts], self._held_out_rates
-        )
+        with self._made_again(state):
+            (rates, metrics), was_kept = once(
+                [*self.beginning, "held_out", places, tasks_fingerprint(tasks), attempts], self._held_out_rates
+            )
         if was_kept:
             metrics = {name: value for name, value in metrics.items() if not name.startswith("seconds")}
         else:
@@ -206,7 +235,8 @@ class Loop:
     def _evaluate_held_out(self, state: RLState, group: str = "held_out", step: int | None = None) -> Rates:
         """Rates on the held-out benchmarks of the weights as they are, logged at a step (None = the present one)."""
         started = time.monotonic()
-        rates, metrics = self._held_out_rates()
+        with self._made_again(state):
+            rates, metrics = self._held_out_rates()
         self._log(state, group, metrics | {"seconds": time.monotonic() - started}, state.step if step is None else step)
         return rates
 
@@ -215,6 +245,8 @@ class Loop:
         if state.best_step in (0, state.step):
             self.held_out_best = self.held_out_after if state.best_step else state.held_out_before
             return
+        self._counted = time.monotonic()  # the seconds of a run are those until its last step is evaluated
+        self._save(state)  # now: the weights of the state are not in the model while the benchmarks are measured
         last = [parameter.detach().clone() for parameter in self.learner.trainable]
         self.best_weights.put_back(state.best_step)
         self.context.engine.refresh()

@@ -5,6 +5,7 @@ dry_run         what a sweep would do, and how two of its cells differ
 factors         named choices and the configuration keys they own
 launch          a sweep is launched, resumed, or only described
 own_launchers   our own launchers by name
+owned_keys      the keys that a sweep itself sets: overrides of them are refused
 plan            the cells of a sweep
 progress_table  the state of a sweep, as one live table or as lines
 request         the request on the command line or to Hydra's sweeper, and the cells that follow

@@ -10,6 +10,7 @@ from rmlab.configured_values import with_values
 from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import Identity
 from rmlab.sweep.cells import SEED
+from rmlab.sweep.owned_keys import refuse_owned
 from rmlab.sweep.spec import SweepSpec
 from rmlab.tracking.parameters import asked_keys, differing_keys
 from rmlab.wording import counted
@@ -52,19 +53,6 @@ def shape(cells: Sequence[Cell]) -> str:
     return f"{' x '.join([*ways, counted(len(spec.seeds), 'seed')])} = {count}"
 
 
-def refuse_owned_overrides(spec: SweepSpec, overrides: Sequence[str]) -> None:
-    """Raises UsageError for an override of what the sweep itself sets."""
-    for text in overrides:
-        key = text.partition("=")[0].lstrip("+~")
-        if key == SEED:
-            raise UsageError(f"{text}: the sweep sets the seed. Choose its seeds with seeds=[0,1].")
-        for factor in spec.factors:
-            if factor.owns_key(key):
-                raise UsageError(
-                    f"{text}: this sweep varies {key} (factor {factor.name}). Choose its levels with levels=[...]."
-                )
-
-
 def refuse_singular(overrides: Sequence[str]) -> None:
     """Raises UsageError for `level=2000` and `arm=steps`, which no program knows: a sweep takes lists."""
     for text in overrides:
@@ -84,7 +72,7 @@ def expand(
     overrides: the user's, after those of the preset. compose, identity: the program's.
     Raises UsageError for a wrong override, RmlabError where the cells do not share their control hash.
     """
-    refuse_owned_overrides(spec, overrides)
+    refuse_owned(spec.factors, overrides)
     declared = spec.factors
     try:
         common = compose(spec.program, [*spec.overrides, *overrides])

@@ -14,6 +14,7 @@ from typing import Any
 from rmlab.errors import UsageError
 from rmlab.paths import SWEEPS
 from rmlab.sweep.factors import Factor, find_factors
+from rmlab.sweep.owned_keys import refuse_owned
 from rmlab.sweep.search_spec import SearchSpec, read_search
 from rmlab.sweep.typed_yaml import typed, yaml_mapping
 from rmlab.wording import near
@@ -237,6 +238,7 @@ def _check(spec: SweepSpec, path: Path) -> None:
     factors = spec.factors
     if sum(map(bool, (spec.arms, spec.grid, spec.listed, spec.search))) > 1:
         raise UsageError(f"{path}: arms, grid, list and search exclude each other: use one of them")
+    refuse_owned(factors, spec.overrides, f"{path}, preset {spec.preset}")
     if spec.search:
         spec.search.check(path, spec.named)
         return

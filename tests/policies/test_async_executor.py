@@ -32,6 +32,17 @@ def test_an_endless_program_holds_up_nobody_else() -> None:
         assert heard[3:] == [("endless", "timeout")]
 
 
+def test_leaving_it_waits_for_no_program_that_has_not_begun() -> None:
+    with Sandbox(1) as sandbox:
+        executor = Executor(sandbox)
+        with AsyncExecutor[int](executor, overlap=True) as programs:
+            programs.begin(list(range(5000)), [double(n) for n in range(5000)])
+            assert programs.wait(PATIENCE)
+        ran = [n for n in range(5000) if executor.recall(double(n)) is not None]
+        assert 1 <= len(ran) < 5000
+        assert executor.run([double(7)])[0].results[0].value == "7", "the workers are free"
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 def test_what_a_batch_has_no_time_left_for_is_no_outcome_of_its_program(overlap: bool) -> None:
     endless = [Program("", f"def f(x):\n    while True:\n        x = {n}", "f", ("(1,)",)) for n in range(6)]

@@ -1,14 +1,17 @@
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from omegaconf import DictConfig
 
 from rmlab.configuration import compose, load_program
 from rmlab.configured_values import with_values
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import SWEEPS
-from rmlab.sweep.plan import expand, refuse_owned_overrides
+from rmlab.sweep.owned_keys import refuse_owned
+from rmlab.sweep.plan import expand
 from rmlab.sweep.spec import read_sweep
 
 TOY = Path(__file__).parent / "toy" / "toy_scale.yaml"
@@ -47,16 +50,51 @@ def test_presets_and_changes_take_the_place_of_the_file() -> None:
     assert cells("loose", ["data.ratio=1:4"])[0].config.data.ratio == "1:4"
 
 
-def test_what_a_sweep_varies_is_not_to_be_overridden() -> None:
-    spec = read_sweep(str(TOY))
-    for text, words in {
-        "data.scale=5": "levels",
-        "seed=3": "seeds",
-        "training.match=steps": "this sweep varies training.match",
-    }.items():
-        with pytest.raises(UsageError, match=words):
-            refuse_owned_overrides(spec, [text])
-    refuse_owned_overrides(spec, ["data.ratio=1:2"])
+OWNED = {
+    "data.scale=5": r"this sweep varies data\.scale \(factor data_scale\)\. Choose its levels with levels=\[\.\.\.\]",
+    "data={ratio: '2:1', scale: 5}": r"this sweep varies data\.scale",
+    "seed=3": r"Choose its seeds with seeds=\[0,1\]",
+    "training.match=steps": r"this sweep varies training\.match",
+    "tracking.level=2": r"the sweep sets tracking\.level\. Choose its levels with levels=\[\.\.\.\]",
+    "+tracking.arm=steps": r"Choose its arms with arms=\[",
+    "tracking.baseline=1": "Choose it with baseline=LEVEL",
+    "tracking.preset=mine": "Choose it with preset=NAME",
+    "tracking.experiment=mine": "give a copy of the file another name",
+    "tracking.sweep=mine": "give a copy of the file another name",
+    "tracking.settings.learning_rate=1": r"the sweep sets tracking\.settings\.learning_rate\. Remove it",
+    "tracking={uri: null, replaces: [a]}": "`rmlab sweep --force` runs finished cells again",
+    **{f"tracking.{name}=1": f"sets tracking.{name}. Remove it" for name in ("factors", "place", "name", "asked")},
+}
+OTHERS = ["data.ratio=1:2", "data={ratio: '2:1'}", "tracking.uri=null", "data={ratio", "tracking=server"]
+
+
+def test_what_a_sweep_sets_is_not_to_be_overridden() -> None:
+    for text, words in OWNED.items():
+        with pytest.raises(UsageError, match=f"^{re.escape(text)}: .*{words}") as caught:
+            cells("one_arm", [text])
+        assert "\n" not in str(caught.value)
+    refuse_owned(read_sweep(str(TOY)).factors, OTHERS)
+
+
+@pytest.mark.parametrize("preset", ["demo", "other"])
+def test_what_a_sweep_sets_is_not_to_be_set_in_its_file_either(tmp_path: Path, preset: str) -> None:
+    file = yaml.safe_load(TOY.read_text()) | {"program": str(TOY.parent / "toy.py")}
+    for text, words in OWNED.items():
+        path = tmp_path / "mine.yaml"
+        path.write_text(yaml.safe_dump(file | {"presets": {preset: {"overrides": ["data.ratio=1:2", text]}}}))
+        with pytest.raises(UsageError, match=f"mine.yaml, preset {preset}: overrides: {re.escape(text)}: .*{words}"):
+            read_sweep(str(path), preset)
+    path.write_text(yaml.safe_dump(file | {"presets": {preset: {"overrides": OTHERS}}}))
+    assert read_sweep(str(path), preset).overrides == OTHERS
+
+
+def test_what_a_search_sets_is_not_to_be_set_in_its_file(tmp_path: Path) -> None:
+    search = {"trials": 1, "objectives": {"validation/auc_pooled": "maximize"}}
+    space = {"data_scale": {"choices": [1, 2]}}
+    file = {"question": "q", "program": "toy.py", "seeds": [0], "search": search | {"space": space}}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(file | {"presets": {"demo": {"overrides": ["data.scale=3"]}}}))
+    with pytest.raises(UsageError, match=r"overrides: data\.scale=3: this sweep varies data\.scale"):
+        read_sweep(str(tmp_path / "s.yaml"))
 
 
 @pytest.mark.parametrize(("given", "instead"), [("level=[2]", r"levels=\[2\]"), ("arm=steps", r"arms=\[steps\]")])

@@ -19,7 +19,6 @@ from analysis.foretelling.estimates import ANY, METRICS, PRIMARY, RIVAL
 from analysis.foretelling.plan import Plan
 from analysis.foretelling.runs import Study, read_study
 from analysis.foretelling.tables import markdown
-from analysis.presentation.captions import Caption, latex, write_captions
 from analysis.publication import foretelling
 from analysis.rl.policies import PolicyRun
 from analysis.rl.rank_statistics import relation, unit_weights
@@ -46,6 +45,8 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     assert found.regret["auc_within_task"].value < found.regret["ece_width_10"].value
     assert found.regret["auc_within_task"].value < found.regret[ANY].value
     assert found.regret["auc_within_task"].low >= 0
+    by_start = [found.regret_by_start[start][PRIMARY].value for start in "ab"]
+    assert np.mean(by_start) == pytest.approx(found.regret[PRIMARY].value)  # both have as many sets of four
     assert found.shown("execution_free", PRIMARY)
     assert not found.shown("execution_free", RIVAL)
     by_start = [found.exploratory[f"AUC within task and pass@1, start {start}"] for start in "ab"]
@@ -76,7 +77,18 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     assert "AUC within task foretells pass@1 after RL" in said
     assert "AUC rather than ECE orders the outcomes" in said
     assert {row["kind"] for row in found.rows()} == {
-        *("rho", "over", "given_auc", "given_ece", "regret", "with_auc", "ends_below", "ends_above", "exploratory"),
+        *(
+            "rho",
+            "over",
+            "given_auc",
+            "given_ece",
+            "regret",
+            "regret_by_start",
+            "with_auc",
+            "ends_below",
+            "ends_above",
+            "exploratory",
+        ),
         *("two_seeds", "mean_of_seeds", "causal", "runs"),
     }
     by_kind = {row["kind"]: row for row in found.rows()}
@@ -218,51 +230,6 @@ def test_what_the_design_lacks_is_said_above_the_result_and_in_the_caption(tmp_p
         caption = foretelling.caption(study, found)
         assert caption.says == found.sentences[0]
         assert ("Not as planned: 20 of 24 verifiers have an outcome." in caption.counts) == (kept is not runs)
-
-
-def _of(blocks: str, folder: Path, start: str = "") -> tuple[str, set[str]]:
-    """What the caption says of the figure of these blocks, and what its legend names. start: of the policies, "" = both."""
-    runs = made_runs(folder, 0.8, blocks=blocks)
-    study = read_study([run for run in runs if run.run.tags["start"].endswith(start)], PLAN)
-    found = answer(study)
-    caption = foretelling.caption(study, found)
-    legend = {entry.get_label() for entry in foretelling._legend(study, found)}
-    return f"{caption.shown} {caption.counts}", legend
-
-
-def test_the_caption_and_the_legend_name_what_is_drawn(tmp_path: Path) -> None:
-    execution, band = "after RL that execution alone pays", "the band is the margin of equivalence"
-    said, legend = _of("execution_free", tmp_path / "free")
-    assert "lines, one a start: pass@1 before RL. Bottom left: Spearman's" in said
-    assert execution not in said
-    assert "filled: shown, AUC within task where a verifier alone pays by its p" in said
-    assert (
-        f"Bottom right: no causal experiment has three RL seeds yet; {band}. n = 24 verifiers (alone), one RL" in said
-    )
-    assert {"start a", "start b", "before RL", "1:1, overconfident", "verifier alone"} <= legend
-    assert not {"execution alone pays", "hybrid"} & legend
-    said, legend = _of("execution_free execution hybrid unnormalised", tmp_path / "all")
-    assert f"lines, one a start: pass@1 before RL, and {execution}. Bottom left" in said
-    assert "(unnormalised: advantages not divided" in said
-    assert "24 (hybrid)" in said
-    assert {"execution alone pays", "hybrid"} <= legend
-    said, legend = _of("execution_free distortion", tmp_path / "one start", "/a")
-    assert "one of 12 separately trained verifiers" in said
-    assert "hollow" not in said
-    assert "Bottom left: too few runs yet for a correlation. Bottom right: how pass@1 changes" in said
-    assert "unnormalised" not in said
-    assert "start b" not in legend
-    said, legend = _of("distortion", tmp_path / "causal")
-    assert said.startswith("Top: no run yet that a verifier alone pays. ")
-    assert legend == set()
-
-
-def test_captions_say_the_same_in_both(tmp_path: Path) -> None:
-    caption = Caption("AUC foretells.", "ρ within starts; 95 % intervals ± 3.", "n = 24, two_bugs left out.")
-    md, tex = (path.read_text() for path in write_captions(tmp_path, "x", caption))
-    assert md == "**AUC foretells.** ρ within starts; 95 % intervals ± 3. n = 24, two_bugs left out.\n"
-    assert r"\textbf{AUC foretells.} $\rho$ within starts; 95 \% intervals $\pm$ 3. n = 24, two\_bugs" in tex
-    assert latex(r"a\b{c}") == r"a\textbackslash{}b\{c\}"
 
 
 @pytest.mark.slow

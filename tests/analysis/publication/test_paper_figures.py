@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.foretelling import runs as foretelling_runs
+from analysis.presentation import style
 from analysis.publication import rl_by_reward, two_verifiers
 from analysis.rl.policies import PolicyRun
 from rmlab.metrics.report import report
@@ -68,6 +69,15 @@ def test_the_pair_is_alike_in_best_of_k_and_as_unlike_as_can_be_in_rl(
     pair = two_verifiers.chosen(runs)
     assert pair is not None
     assert [one.run.run_id for one in pair] == [runs[0].run.run_id, runs[1].run.run_id]
+    with style.figure(2, 3, 2, 2) as (_, axes):
+        two_verifiers._panels(axes.flat, pair, [two_verifiers._table(run) for run in pair])
+        best, roc, _, *distributions, _ = axes.flat
+        assert best.get_ylim()[0] == 0
+        assert [text.get_text() for text in best.texts] == ["k = 16:\n0.400 and 0.410"]
+        assert (roc.get_xlabel(), roc.get_ylabel()) == ("false positive rate", "true positive rate")
+        names = [text.partition(":")[0] for text in best.get_legend_handles_labels()[1]]
+        assert [axis.get_title() for axis in distributions] == names == [run.verifier for run in pair]
+        assert all(axis.get_legend() for axis in distributions)
     paths = two_verifiers.draw(runs, tmp_path / "out")
     ends = (".pdf", ".png", ".csv", "_one_column.pdf", ".caption.md", ".caption.tex")
     assert {path.name for path in paths} == {f"two_verifiers{end}" for end in ends}
@@ -118,11 +128,36 @@ def test_curves_by_reward_are_means_over_verifiers(tmp_path: Path, monkeypatch: 
     assert rows["ran_share", "hybrid", "2"]["mean"] == "0.5"
     text = next(path for path in paths if path.name.endswith("caption.md")).read_text()
     assert (
-        "n = execution: 4 runs, execution_free: 24 runs, execution_free, voluntary evidence: 8 runs, hybrid: 24" in text
+        "n = execution alone pays: 4 runs, a verifier alone pays: 24 runs, a verifier alone pays, voluntary evidence: 8 runs, "
+        "a verifier and execution pay: 24" in text
     )
     assert "; 2 starts" in text
+    assert "thin: single runs; of the share of episodes no mean is drawn." in text
     assert "mean is taken first; what execution alone pays: over runs); band: its 95 % interval" in text
     assert rl_by_reward.draw([], tmp_path) == []
+
+
+def test_panels_of_curves_by_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share of episodes is drawn run by run; the hacking gap says why an arm has none; a known reward keeps its look."""
+    monkeypatch.setattr(foretelling_runs, "read_plan", lambda: PLAN)
+    runs = made_runs(tmp_path, 0.8, blocks="execution execution_free")
+    for run in runs:
+        made: Any = run.run
+        made.series = lambda name: [(1, 0.3), (2, 0.5)]
+        if made.params["reward"] == "execution_free":
+            made.tags["verifier_name"] = "one"
+    arms = rl_by_reward.by_reward(runs)
+    with style.figure(1, 3, 2, 2) as (_, [axes]):
+        found = {
+            name: rl_by_reward._panel(axis, name, arms, rl_by_reward.KNOWN)
+            for axis, name in zip(axes, rl_by_reward.PANELS, strict=True)
+        }
+        assert [len(axis.lines) for axis in axes] == [28 + 2 * len(arms), 28 + 1, 28]
+        assert {line.get_linestyle() for line in axes[2].lines[:4]} == {"--"}, "of what execution alone pays"
+        assert {line.get_linestyle() for line in axes[2].lines[4:]} == {"-"}
+        assert [text.get_text() for text in axes[1].texts] == ["execution alone pays:\nno verifier, so no gap"]
+        assert not [*axes[0].texts, *axes[2].texts]
+    assert {row["arm"] for row in found["ran_share"]} == set(arms), "the CSV has the means"
 
 
 def test_the_caption_of_curves_by_reward_names_what_is_drawn(tmp_path: Path) -> None:
@@ -162,7 +197,10 @@ def test_other_rewards_are_other_arms_and_runs_of_one_training_are_one_unit(tmp_
     counts = {"execution_free": 3, "execution_free (slope 3)": 1, "hybrid × 0.5": 1, "hybrid × 2": 1}
     assert {arm: len(own) for arm, own in arms.items()} == counts
     text = rl_by_reward.caption(arms, []).counts
-    assert "n = execution_free: 3 runs of 2 verifiers, execution_free (slope 3): 1 run" in text
+    assert (
+        "n = a verifier alone pays: 3 runs of 2 verifiers, a verifier alone pays (slope 3): 1 run, hybrid × 0.5: 1"
+        in text
+    )
     values = [(rl_by_reward.unit(run), run.outcome["curve"][-1]["pass_at_1"]) for run in arms["execution_free"]]
     mean, low, high = rl_by_reward._mean(values)
     assert mean == pytest.approx((0.3 + 0.5) / 2)
