@@ -31,7 +31,6 @@ from rmlab.planning.phases import (
     every_position,
     largest_micro_batch,
 )
-from rmlab.rl.rewards import REWARDS, check_reward
 from rmlab.training.batching import total_steps
 from rmlab.training.config import Dtype
 
@@ -151,6 +150,8 @@ def _verifiers(settings: Any, policy: ModelShape, assumed: Assumed) -> list[Mode
 
     Raises UsageError for a reward that the program refuses whichever verifier is named.
     """
+    from rmlab.rl.rewards import REWARDS, check_reward  # the plans of other programs need no rewards
+
     reward, named = settings.reward, settings.verifier
     check_reward(reward, named or "a verifier that is assumed")
     shapes = [
