@@ -12,6 +12,11 @@ from rmlab.paths import PROGRAMS_PACKAGE
 
 LARGEST = 2**63 - 1
 """The largest whole number that torch takes as a seed and SQLite stores."""
+SIZES = (
+    *("engine.slots", "engine.capacity", "engine.prefill_rows", "engine.burst"),
+    *("rl.batch_tokens", "training.batch_tokens", "training.context"),
+)
+"""Ends of keys whose number is the size of something: with none of it a program would wait for ever, or divide by it."""
 
 
 def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | None:
@@ -68,7 +73,7 @@ def _takes_free_names(config: DictConfig, key: str) -> bool:
 
 def refuse_values(config: DictConfig) -> None:
     """Refuses what no key means: a reference to nothing, a number that is not finite, a whole number above LARGEST, and in schemas of rmlab
-    itself one below 0 (they are counts and seeds; rewards and weights are no whole numbers).
+    itself one below 0 (they are counts and seeds; rewards and weights are no whole numbers), or 0 where it is one of SIZES.
 
     Raises UsageError for one of these.
     """
@@ -92,6 +97,8 @@ def refuse_values(config: DictConfig) -> None:
             raise UsageError(f"{name}={value}: must be finite")
         elif isinstance(value, int) and own and value < 0:
             raise UsageError(f"{name}={value}: must be at least 0")
+        elif value == 0 and own and f".{name}".endswith(tuple(f".{size}" for size in SIZES)):
+            raise UsageError(f"{name}={value}: must be at least 1")
         elif isinstance(value, int) and value > LARGEST:
             raise UsageError(f"{name}={value}: must be at most {LARGEST}")
 

@@ -17,6 +17,7 @@ from rmlab.planning.phases import Work
 from rmlab.planning.policy_work import collect_work, pretrain_work, rl_work, warm_start_work
 from rmlab.planning.verifier_work import verifier_work
 from rmlab.training.config import Parallel
+from rmlab.trajectories.folds import check_folds
 
 LEAST_CONTEXT = 4096
 MORE_GPUS = (2, 4, 8, 16, 32)
@@ -137,25 +138,38 @@ def what_fits(question: Question) -> list[Way]:
         estimated = question.changed(values, gpus).answer()
         if estimated.fits:
             words = [f"{key}={str(value).lower() if value is not None else 'null'}" for key, value in values.items()]
-            more = ["runtime=multi_gpu", f"runtime.processes={gpus}"] if gpus != question.gpus else []
-            found[kind] = Way(kind, (*words, *more), estimated)
+            found[kind] = Way(kind, (*words, *on_gpus(gpus, question.settings)), estimated)
     return list(found.values())
 
 
-def command_to_run(words: Sequence[str], way: Way | None, to_name: Mapping[str, str]) -> str:
-    """The command that runs what was planned. words: that command as it was planned. way: what makes it fit, None = as planned.
+def on_gpus(gpus: int, settings: Any) -> list[str]:
+    """The overrides by which a training runs on so many GPUs; none where it is configured so."""
+    if gpus == configured_gpus(settings):
+        return []
+    return ["runtime=multi_gpu", f"runtime.processes={gpus}"]
+
+
+def command_to_run(words: Sequence[str], settings: Sequence[str], to_name: Mapping[str, str]) -> str:
+    """The command that runs what was planned. words: that command as it was planned. settings: overrides that it needs beside them, to
+    fit or to run on as many GPUs.
 
     to_name: keys whose values a run could not take, and the word that stands in the command for what has to be named.
     """
-    settings = [*(way.settings if way else ()), *(f"{key}={word}" for key, word in to_name.items())]
-    changed = {text.partition("=")[0]: text for text in settings}
-    kept = [changed.pop(text.partition("=")[0], text) for text in words[2:]]
+    changed = {
+        text.partition("=")[0]: text for text in [*settings, *(f"{key}={word}" for key, word in to_name.items())]
+    }
+    kept = [changed.pop(text.partition("=")[0].lstrip("+"), text) for text in words[2:]]
     return shlex.join([*words[:2], *kept, *changed.values()])
+
+
+def _folds_work(settings: Any, assumed: Assumed) -> Work:
+    check_folds(settings.folds.unseen, settings.folds)
+    return verifier_work(settings, assumed, settings.folds.number)
 
 
 WORK: dict[str, Callable[[Any, Assumed], Work]] = {
     "train_verifier": verifier_work,
-    "cross_validate": lambda settings, assumed: verifier_work(settings, assumed, settings.folds.number),
+    "cross_validate": _folds_work,
     "train_policy": warm_start_work,
     "pretrain": pretrain_work,
     "rl": rl_work,

@@ -120,6 +120,8 @@ def attention_share(shape: ModelShape, read: Reading, short: float) -> float:
 
 def scoring_seconds(shape: ModelShape, read: Reading, card: Card, batch_tokens: int, half: bool = True) -> Seconds:
     """Of scoring everything that is read, `batch_tokens` at once."""
+    if not read.tokens:
+        return Seconds()
     flops = forward_flops(shape, read)
     rate = card.flops * (1.0 if half else FLOAT_SHARE)
     traffic = shape.layers * layer_traffic(shape, half) * SCORED_TRAFFIC * read.tokens

@@ -31,6 +31,7 @@ from rmlab.planning.phases import (
     every_position,
     largest_micro_batch,
 )
+from rmlab.rl.config import check_options
 from rmlab.training.batching import total_steps
 from rmlab.training.config import Dtype
 
@@ -106,6 +107,7 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
     """Of `rmlab rl`: rollouts, scores and updates of all steps, and the evaluations beside them."""
     shape, name = _policy_shape(settings.start, "start", assumed)
     loop, watch, half = settings.rl, settings.watch, settings.training.dtype is Dtype.bfloat16
+    check_options(loop)
     attempts = loop.groups * loop.attempts
     updates = min(loop.updates, attempts)
     episode, said, issue = assumed.episode, assumed.of_episode(SAID_TOKENS), assumed.of_episode(ISSUE_TOKENS)
@@ -123,11 +125,13 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
     evaluations = 2 + (max(loop.steps // watch.every - 1, 0) if watch.every else 0)
     held_out = 4 * (watch.held_out_tasks or 400) * (watch.held_out_attempts + 1) * 2 if watch.held_out_tasks != 0 else 0
     beside = evaluations * (watch.tasks or 400) * watch.attempts + held_out
-    phases: list[Phase] = [
-        TrainingPhase(shape, one.scaled(loop.steps * loop.passes), loop.steps * updates * loop.passes, run, "updates"),
+    learned = one.scaled(loop.steps * loop.passes)
+    stepped: list[Phase] = [
+        TrainingPhase(shape, learned, loop.steps * updates * loop.passes, run, "updates"),
         _rollouts(shape, attempts * loop.steps, settings.engine, assumed),
-        _rollouts(shape, beside, settings.engine, assumed, "evaluations"),
     ]
+    phases = stepped if loop.steps else []
+    phases.append(_rollouts(shape, beside, settings.engine, assumed, "evaluations"))
     # of the first optimiser step they are those of the pass that is trained (`rmlab.rl.update`)
     behind = one.scaled(loop.steps * (updates - 1) / updates)
     started = one.scaled(loop.steps if settings.algorithm.kl_weight else min(evaluations - 1, loop.steps))
@@ -141,8 +145,11 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
     for judge in _verifiers(settings, shape, assumed):
         read = reading([episode] * (attempts * loop.steps + beside), every_position=every_position(judge, False))
         phases.append(ScoringPhase(judge, read, loop.batch_tokens, half, name="verifier", owner=VERIFIER))
-    graphs = half and not shape.experts and shape.weights * loop.batch_tokens <= GRAPHED_WORK
+    graphs = bool(loop.steps) and half and not shape.experts and shape.weights * loop.batch_tokens <= GRAPHED_WORK
     return Work(name, tuple(phases), together=True, half=half, graphs=graphs)
+
+
+ENSEMBLE = "reward.ensemble"
 
 
 def _verifiers(settings: Any, policy: ModelShape, assumed: Assumed) -> list[ModelShape]:
@@ -156,9 +163,12 @@ def _verifiers(settings: Any, policy: ModelShape, assumed: Assumed) -> list[Mode
     check_reward(reward, named or "a verifier that is assumed")
     shapes = [
         _policy_shape(name, key, assumed)[0]
-        for key, names in (("verifier", [named] if named else []), ("reward.ensemble", reward.ensemble))
+        for key, names in (("verifier", [named] if named else []), (ENSEMBLE, reward.ensemble))
         for name in names
     ]
+    if ENSEMBLE in assumed.to_name:
+        members = ("VERIFIER" if names_open_model(name) else name for name in reward.ensemble)
+        assumed.to_name[ENSEMBLE] = f"[{','.join(members)}]"
     if not named and (REWARDS[reward.mode].needs_score or shapes):
         assumed.note(
             f"reward={reward.mode} needs a verifier and none is named: one of the start's shape is assumed; name it with verifier=RUN, "
@@ -181,11 +191,11 @@ def _policy_shape(name: str, key: str, assumed: Assumed) -> tuple[ModelShape, st
     try:
         found = named_shape(name)
         if names_open_model(name):
-            assumed.to_name[key] = {"verifier": "VERIFIER", "reward.ensemble": "[VERIFIER]"}.get(key, "POLICY")
+            assumed.to_name[key] = "VERIFIER" if key in ("verifier", ENSEMBLE) else "POLICY"
         return found
     except DataError:
         assumed.note(
-            f"{key}={name} is not a folder: the shape of SmolLM2-135M is assumed; name a folder, or an open model"
+            f"{key}={name} is no folder with a model: the shape of SmolLM2-135M is assumed; name a folder, or an open model"
         )
         small = known_shape("SmolLM2-135M")
         assert small is not None

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rmlab.models.cost import KNOWN, ModelShape
-from rmlab.planning.advice import MORE_GPUS, Question, Way, command_to_run, what_fits
+from rmlab.planning.advice import MORE_GPUS, Question, Way, command_to_run, on_gpus, what_fits
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import RESERVED, ROLLOUTS, Estimate, PhaseCost
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, training_memory
@@ -34,7 +34,7 @@ def plan_lines(question: Question, estimated: Estimate, words: Sequence[str]) ->
     work = estimated.work
     lines = [_line("model", _model(estimated)), *(_line("assumed", note) for note in work.notes)]
     if not estimated.phases:
-        return [*lines, *_command_lines(words, None, work.to_name)]
+        return [*lines, *_command_lines(words, (), work.to_name)]
     ways = _ways(question, estimated)
     lines += listed_lines("work", [_phase(cost, estimated.card) for cost in estimated.phases])
     lines += [_line("memory", _memory(estimated)), *listed_lines("tensors", _tensors(estimated))]
@@ -48,7 +48,7 @@ def plan_lines(question: Question, estimated: Estimate, words: Sequence[str]) ->
         )
     lines += listed_lines("fits", [_verdict(estimated), *advice(question, estimated, ways)])
     lines.append(_line("time", _time(estimated)))
-    return [*lines, *_command_lines(words, ways[0] if ways else None, work.to_name)]
+    return [*lines, *_command_lines(words, _beside(question, ways), work.to_name)]
 
 
 def _line(key: str, text: str) -> str:
@@ -150,11 +150,18 @@ def _time(estimated: Estimate) -> str:
     return said
 
 
-def _command_lines(words: Sequence[str], way: Way | None, to_name: Mapping[str, str]) -> list[str]:
-    """The command that runs it, with the first of the ways to make it fit, and what has to be named in it."""
-    lines = [command_to_run(words, way, to_name)]
+def _beside(question: Question, ways: Sequence[Way]) -> Sequence[str]:
+    """The overrides that the command needs beside its own: of the first of the ways to make it fit, or of the GPUs that were asked for."""
+    if ways:
+        return ways[0].settings
+    return on_gpus(question.gpus, question.settings) if question.spreads else ()
+
+
+def _command_lines(words: Sequence[str], settings: Sequence[str], to_name: Mapping[str, str]) -> list[str]:
+    """The command that runs it, with the settings that it needs beside its own, and what has to be named in it."""
+    lines = [command_to_run(words, settings, to_name)]
     lines += [
-        f"{key}={word}: {NAMED_BY[word.strip('[]')]}; a plan alone takes a model's name"
+        f"{key}={word}: {NAMED_BY[word if word in NAMED_BY else 'VERIFIER']}; a plan alone takes a model's name"
         for key, word in to_name.items()
     ]
     return listed_lines("command", lines)
@@ -201,7 +208,7 @@ def plan_values(question: Question, estimated: Estimate, words: Sequence[str]) -
         ],
         "seconds": estimated.seconds,
         "mfu": estimated.mfu if estimated.mfu is not None else estimated.achieved if estimated.phases else None,
-        "command": command_to_run(words, ways[0] if ways else None, estimated.work.to_name),
+        "command": command_to_run(words, _beside(question, ways), estimated.work.to_name),
     }
 
 

@@ -48,7 +48,7 @@ def _keys(text: str) -> list[str]:
     """The keys that an override sets: `data={scale: 7}` sets data.scale."""
     key, _, value = text.partition("=")
     key = key.lstrip("+~")
-    if not value.startswith("{"):
+    if not value.lstrip().startswith("{"):
         return [key]
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException

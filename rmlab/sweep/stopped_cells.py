@@ -11,6 +11,8 @@ from rmlab.paths import runs_folder
 from rmlab.sweep.plan import Cell
 
 FIRST_RANK = "rank0000"
+BEST = "best_"
+"""How files begin that hold the weights of a step alone (`rmlab.rl.learner.BestWeights`)."""
 LONGEST_HEADER = 1 << 28
 """Bytes; a file that states more is no checkpoint."""
 
@@ -30,16 +32,17 @@ def trained_share(cell: Cell) -> float | None:
         state = _state(path)
         if state is None or place.parent != folder:
             continue
-        steps = state.get("steps") or OmegaConf.select(cell.config, "rl.steps")
-        if steps:
-            shares.append(min(int(state.get("step", 0)) / int(steps), 1.0))
+        step, steps = state.get("step", 0), state.get("steps") or OmegaConf.select(cell.config, "rl.steps")
+        if isinstance(step, int) and isinstance(steps, int) and step >= 0 and steps > 0:
+            shares.append(min(step / steps, 1.0))
     return max(shares, default=None)
 
 
 def _checkpoints(key: str) -> list[Path]:
-    """One that was not written to its end has a name with a dot."""
+    """One that was not written to its end has a name with a dot; the weights of a best step alone are no state to go on from."""
     folder = runs_folder() / "cells" / key
-    return [path for path in folder.rglob("*.safetensors") if "/." not in f"/{path.relative_to(folder)}"]
+    there = [path for path in folder.rglob("*.safetensors") if "/." not in f"/{path.relative_to(folder)}"]
+    return [path for path in there if not path.name.startswith(BEST)]
 
 
 def _state(path: Path) -> dict[str, Any] | None:
@@ -49,6 +52,6 @@ def _state(path: Path) -> dict[str, Any] | None:
             [length] = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(length)) if length < LONGEST_HEADER else {}
         state = json.loads(header["__metadata__"]["state"])
-    except (OSError, struct.error, ValueError, KeyError, TypeError):
+    except (OSError, struct.error, ValueError, KeyError, TypeError, RecursionError):
         return None
     return state if isinstance(state, dict) else None

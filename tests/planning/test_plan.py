@@ -145,7 +145,8 @@ def test_sharding_is_told_where_a_whole_model_leaves_too_little_for_long_attempt
     ways = {tuple(way["settings"]): way["held"] for way in found["fits_with"]}
     sharded = planned(capsys, "train", *asked, "runtime=multi_gpu", "runtime.parallel=fsdp", gpus=4)
     assert sharded["fits"]
-    assert ways[("runtime.parallel=fsdp",)] == sharded["memory"]["total"]
+    on_four = ("runtime.parallel=fsdp", "runtime=multi_gpu", "runtime.processes=4")
+    assert ways[on_four] == sharded["memory"]["total"]
     more = {tuple(way["settings"]) for way in planned(capsys, "train", *asked)["fits_with"]}
     assert ("runtime.parallel=fsdp", "runtime=multi_gpu", "runtime.processes=2") in more
 

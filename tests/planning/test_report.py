@@ -101,3 +101,49 @@ def test_a_reward_that_needs_a_verifier_is_planned_with_one(capsys: pytest.Captu
     assert "verifier=VERIFIER" in shlex.split(found["command"])
     with pytest.raises(UsageError, match="there is no such reward"):
         plan("rl", [*SMALL, "reward.mode=nothing"])
+
+
+@pytest.mark.parametrize(
+    ("program", "override", "words"),
+    [
+        ("rl", "rl.groups=0", "must be at least 1, and at least 2 attempts"),
+        ("rl", "rl.batch_tokens=0", "rl.batch_tokens=0: must be at least 1"),
+        ("rl", "engine.slots=0", "engine.slots=0: must be at least 1"),
+        ("cross-validate", "folds.number=0", "folds.number=0: must be at least 2"),
+        ("pretrain", "training.context=0", "training.context=0: must be at least 1"),
+    ],
+)
+def test_what_the_program_refuses_is_not_planned(program: str, override: str, words: str) -> None:
+    needed = ["start=SmolLM2-135M"] if program == "rl" else []
+    with pytest.raises(UsageError, match=words):
+        plan(program, [*needed, override])
+
+
+def test_rl_without_steps_is_its_evaluations(capsys: pytest.CaptureFixture[str]) -> None:
+    plan("rl", ["start=SmolLM2-135M", "rl.steps=0"], as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [phase["name"] for phase in found["phases"] if phase["tokens"]] == ["evaluations"]
+    assert found["held"] == found["memory"]["total"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "gpus", "command"),
+    [
+        (["++start=SmolLM2-135M"], None, "rmlab rl start=POLICY"),
+        (
+            ["start=rmlab/starter/base", "reward=ensemble_mean", "reward.ensemble=[rmlab/starter/base,Qwen3-0.6B]"],
+            None,
+            "reward.ensemble=[rmlab/starter/base,VERIFIER]",
+        ),
+    ],
+)
+def test_the_command_names_what_a_run_could_not_take(
+    overrides: list[str], gpus: int | None, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan("rl", overrides, as_json=True, gpus=gpus)
+    assert command in json.loads(capsys.readouterr().out)["command"]
+
+
+def test_the_command_runs_on_the_gpus_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    plan("train", ["data.path=attempts.parquet"], as_json=True, gpus=3)
+    assert json.loads(capsys.readouterr().out)["command"].endswith("runtime=multi_gpu runtime.processes=3")

@@ -10,7 +10,7 @@ from rmlab.sweep.dry_run import description, redo_rule
 from rmlab.sweep.plan import Cell
 from rmlab.sweep.request import make_plan
 from rmlab.sweep.spec import read_sweep
-from rmlab.sweep.stopped_cells import trained_share
+from rmlab.sweep.stopped_cells import has_checkpoint, trained_share
 from rmlab.training.checkpoints import save_checkpoint
 from tests.sweeping import TOY
 
@@ -92,3 +92,19 @@ def test_a_cost_of_cells_that_are_partly_done_is_said_to_be_of_the_whole(runs_fo
     assert "cost of the whole sweep at this preset, what is done already included" in description(
         found, None, False, redo_rule(None, False)
     )
+
+
+def test_weights_of_a_best_step_alone_are_nothing_to_go_on_from(runs_folder: Path) -> None:
+    folder = runs_folder / "cells" / "abc"
+    folder.mkdir(parents=True)
+    (folder / "best_000001.safetensors").touch()
+    assert not has_checkpoint("abc")
+    (folder / "state.safetensors").touch()
+    assert has_checkpoint("abc")
+
+
+@pytest.mark.parametrize("state", [{"step": None, "steps": 3}, {"step": [1], "steps": 3}, {"step": -1, "steps": 3}, {}])
+def test_a_state_that_says_no_step_gives_no_share(state: dict[str, Any], runs_folder: Path) -> None:
+    [cell, *_] = cells()
+    stopped(runs_folder, cell, "checkpoint.safetensors", state)
+    assert trained_share(cell) is None
