@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy import stats
 
 from analysis.foretelling.causal import BLOCKS
 from analysis.foretelling.runs import PaidRun, Study
+from rmlab.metrics.uncertainty import prediction_interval
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class RerunSpread:
         """Where one further run of a cell from another start should end in 95 % of cases. outcomes_by_start: of its runs so far, by the
         start that they began from: what a start adds to its runs is averaged over starts, not over runs."""
         middle = float(np.mean([outcome for own in outcomes_by_start.values() for outcome in own]))
-        half = float(stats.t.ppf(0.975, self.degrees)) * self.deviation * sqrt(1 + 1 / len(outcomes_by_start))
-        return middle - half, middle + half
+        return prediction_interval(middle, self.deviation, self.degrees, len(outcomes_by_start))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from analysis.pages.marked_text import MarkedText
 from analysis.pages.sources import plain
@@ -19,6 +18,7 @@ from analysis.studies.planned_study import PlannedStudy
 from analysis.sweep.level_tests import metric_words
 from analysis.sweep.tracked import FinishedCell
 from rmlab.metrics.sweep_levels import FAMILY
+from rmlab.metrics.uncertainty import prediction_interval
 
 NAME = "study_repeats"
 
@@ -86,8 +86,8 @@ def _of_sweep(study: PlannedStudy, name: str) -> Iterator[Repeat]:
 
 def _new(value_S: Sequence[float]) -> tuple[float, float]:
     """The 95 % t interval of one new training."""
-    half = stats.t.ppf(0.975, len(value_S) - 1) * np.std(value_S, ddof=1) * (1 + 1 / len(value_S)) ** 0.5
-    return float(np.mean(value_S) - half), float(np.mean(value_S) + half)
+    deviation, number = float(np.std(value_S, ddof=1)), len(value_S)
+    return prediction_interval(float(np.mean(value_S)), deviation, number - 1, number)
 
 
 def as_marked(found: Sequence[Repeat], counts: str) -> MarkedText:

@@ -128,6 +128,17 @@ class Difference:
         return detectable_fall(self.low, self.high)
 
 
+def prediction_interval(middle: float, deviation: float, degrees: int, values: int) -> tuple[float, float]:
+    """Where one further value should lie in 95 % of cases (two-sided, by t), beside the mean of `values` independent ones.
+
+    deviation: their standard deviation, of so many degrees of freedom.
+    """
+    from scipy import stats  # heavy, and most users of this module need no t
+
+    half = float(stats.t.ppf(0.975, degrees) * deviation * (1 + 1 / values) ** 0.5)
+    return middle - half, middle + half
+
+
 def detectable_fall(low: float, high: float) -> float:
     """The fall, above 0, by which a 95 % interval of this width lies below 0 with a probability of 80 %."""
     return float((high - low) / 2 * (1 + ndtri(0.8) / ndtri(0.975)))

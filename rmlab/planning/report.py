@@ -48,7 +48,7 @@ def plan_lines(question: Question, estimated: Estimate, words: Sequence[str]) ->
         )
     lines += listed_lines("fits", [_verdict(estimated), *advice(question, estimated, ways)])
     lines.append(_line("time", _time(estimated)))
-    return [*lines, *_command_lines(words, _beside(question, ways), work.to_name)]
+    return [*lines, *_command_lines(words, _needed(question, ways), work.to_name)]
 
 
 def _line(key: str, text: str) -> str:
@@ -150,7 +150,7 @@ def _time(estimated: Estimate) -> str:
     return said
 
 
-def _beside(question: Question, ways: Sequence[Way]) -> Sequence[str]:
+def _needed(question: Question, ways: Sequence[Way]) -> Sequence[str]:
     """The overrides that the command needs beside its own: of the first of the ways to make it fit, or of the GPUs that were asked for."""
     if ways:
         return ways[0].settings
@@ -208,7 +208,7 @@ def plan_values(question: Question, estimated: Estimate, words: Sequence[str]) -
         ],
         "seconds": estimated.seconds,
         "mfu": estimated.mfu if estimated.mfu is not None else estimated.achieved if estimated.phases else None,
-        "command": command_to_run(words, _beside(question, ways), estimated.work.to_name),
+        "command": command_to_run(words, _needed(question, ways), estimated.work.to_name),
     }
 
 
