@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from analysis.foretelling.answer import PAYS, Answer
+from analysis.foretelling.answer import Answer
 from analysis.foretelling.runs import Study, beside
+from analysis.foretelling.sentences import PAYS
 from analysis.presentation import style
 
 LOOKS = {

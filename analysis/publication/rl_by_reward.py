@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from analysis.foretelling.answer import PAYS
 from analysis.foretelling.runs import read_study
+from analysis.foretelling.sentences import PAYS
 from analysis.presentation import style
 from analysis.presentation.captions import Caption, write_captions
 from analysis.registry import Needs, figure
