@@ -351,7 +351,7 @@ def test_rates_of_the_whole_study_without_a_relation_and_with_one(
     """200 studies without a relation and 40 with one: the primary test is at its level, and finds what the plan expects."""
     for module in (estimates, answering):
         monkeypatch.setattr(module, "METRICS", {name: METRICS[name] for name in (PRIMARY, RIVAL)})
-    for name, nothing in (("causal", {}), ("regrets", {}), ("sentences", [])):
+    for name, nothing in (("causal", {}), ("regrets", {}), ("regrets_by_start", {}), ("sentences", [])):
         monkeypatch.setattr(answering, name, lambda *_, nothing=nothing: nothing)
     # As many as the shares below need, which only ask on which side of 0.05, or of 0, something lies.
     monkeypatch.setattr(estimates, "relation", partial(relation, replicates=100, permutations=2000))
