@@ -4,9 +4,11 @@ answer       what its plan allows to say
 causal       its causal experiments
 design       the check of its verifiers
 equivalence  two conditions paired by seed and task: different, alike within a margin, or neither
+ends         what became of the policies of a block
 estimates    correlations with the outcome, what a choice by a metric costs, corrected p-values
 plan         its plan, and in what a run's configuration departs from it
 reruns       how far a run ends from where it ended, repeated from another start with another RL seed
 runs         its runs beside its plan
+sentences    the answer in words
 tables       the answer as a page of Markdown
 """

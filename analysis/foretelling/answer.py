@@ -1,4 +1,4 @@
-"""What the runs of which_metric_foretells_rl allow to say: the statistics of its plan, and a sentence for each question.
+"""What the runs of which_metric_foretells_rl allow to say: the statistics of its plan.
 
 One verifier is one training is one unit; ranks are taken within a start. Where fewer than FEWEST verifiers of a block have an outcome,
 nothing is concluded of that block.
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.foretelling.causal import causal
-from analysis.foretelling.design import CORRELATION, correlation, faults
+from analysis.foretelling.design import faults
+from analysis.foretelling.ends import Ends, ends
 from analysis.foretelling.equivalence import Equivalence
 from analysis.foretelling.estimates import (
     ANY,
@@ -31,44 +32,37 @@ from analysis.foretelling.estimates import (
 from analysis.foretelling.plan import ROLES
 from analysis.foretelling.reruns import Rerun, RerunSpread, rerun_spread, reruns
 from analysis.foretelling.runs import Study, column
+from analysis.foretelling.sentences import PAYS, sentences
 from analysis.rl.rank_statistics import Interval, Relation
 from rmlab.metrics.sweep_levels import LEVEL
-from rmlab.wording import counted, estimate
-
-PAYS = {
-    "execution_free": "a verifier alone pays",
-    "execution": "execution alone pays",
-    "hybrid": "a verifier and execution pay",
-}
-"""What pays in a block, in words."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """relations: block -> metric -> its correlation with the outcome. p_holm: of (block, metric) in the secondary family. over: |rho| of
-    AUC less that of ECE, by block. given: coefficients of AUC and of ECE beside each other, by block. regret: by metric, of
-    `execution_free`; regret_by_start: start -> the same among its verifiers. causal: by name of the comparison. repeated: correlation
-    between two RL seeds, and the verifiers that have both; mean_of_seeds: the primary correlation with the mean of both for these.
-    voluntary: correlation of AUC within task with the outcome in that block, and its verifiers. with_auc: by metric, its correlation
-    with AUC within task over the verifiers of `execution_free` that have an outcome and both metrics (None: undefined, or of fewer than
-    four), and their number. ends: by block, how many policies end shown below their start, shown above it, and how many there are.
-    exploratory: what the plan does not have, of `execution_free`, with its coefficient and count. finished: by block, and of "all", how
-    many runs are taken and how many are planned. rerun_spread: what a new start and RL seed change, of "all" conditions and by the role
-    of the verifier that pays; reruns: runs beyond the plan beside that."""
+    """relations: block -> metric -> its correlation with the outcome. p_holm: of (block, metric) in the secondary family. over: |rho|
+    of AUC less that of ECE, by block. given: coefficients of AUC and of ECE beside each other, by block. regret: block -> metric ->
+    points lost by choosing by it; regret_by_start: block -> start -> the same among its verifiers. causal: by name of the comparison.
+    repeated: correlation between two RL seeds, and the verifiers that have both; mean_of_seeds: the primary correlation with the mean
+    of both for these. voluntary: correlation of AUC within task with the outcome in that block, and its verifiers. with_auc: by metric,
+    its correlation with AUC within task over the verifiers of `execution_free` that have an outcome and both metrics (None: undefined,
+    or of fewer than four), and their number. ends: by block and start ("": both), what became of the policies. exploratory: block ->
+    what the plan does not have, with its coefficient and count. finished: by block, and of "all", how many runs are taken and how many
+    are planned. rerun_spread: what a new start and RL seed change, of "all" conditions and by the role of the verifier that pays;
+    reruns: runs beyond the plan beside that."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
     over: Mapping[str, Interval]
     given: Mapping[str, Sequence[Interval]]
-    regret: Mapping[str, Interval]
-    regret_by_start: Mapping[str, Mapping[str, Interval]]
+    regret: Mapping[str, Mapping[str, Interval]]
+    regret_by_start: Mapping[str, Mapping[str, Mapping[str, Interval]]]
     causal: Mapping[str, Equivalence]
     repeated: tuple[float | None, int]
     mean_of_seeds: Relation | None
     voluntary: tuple[float | None, int]
     with_auc: Mapping[str, tuple[float | None, int]]
-    ends: Mapping[str, tuple[int, int, int]]
-    exploratory: Mapping[str, tuple[float | None, int]]
+    ends: Mapping[tuple[str, str], Ends]
+    exploratory: Mapping[str, Mapping[str, tuple[float | None, int]]]
     faults: Sequence[str]
     finished: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     rerun_spread: Mapping[str, RerunSpread] = field(default_factory=dict)
@@ -108,27 +102,32 @@ class Answer:
         ):
             rows += [{"block": block, "kind": kind, **_ends(one)} for block, one in by_block.items()]
         rows += [
-            {"block": "execution_free", "metric": name, "kind": "regret", **_ends(one)}
-            for name, one in self.regret.items()
+            {"block": block, "metric": name, "kind": "regret", **_ends(one)}
+            for block, of_metric in self.regret.items()
+            for name, one in of_metric.items()
         ]
         rows += [
-            {
-                "block": "execution_free",
-                "metric": name,
-                "kind": "regret_by_start",
-                "start": start,
-                **_ends(of_metric[name]),
-            }
-            for start, of_metric in self.regret_by_start.items()
+            {"block": block, "metric": name, "kind": "regret_by_start", "start": start, **_ends(of_metric[name])}
+            for block, by_start in self.regret_by_start.items()
+            for start, of_metric in by_start.items()
             for name in (PRIMARY, RIVAL, ANY)
         ]
         for name, (rho, n) in self.with_auc.items():
             rows.append({"block": "execution_free", "metric": name, "kind": "with_auc", "value": rho, "n": n})
-        for block, (below, above, n) in self.ends.items():
-            rows.append({"block": block, "kind": "ends_below", "value": below, "n": n})
-            rows.append({"block": block, "kind": "ends_above", "value": above, "n": n})
-        for name, (rho, n) in self.exploratory.items():
-            rows.append({"block": "execution_free", "metric": name, "kind": "exploratory", "value": rho, "n": n})
+        for (block, start), ended in self.ends.items():
+            counts = {"ends_below": ended.below, "ends_above": ended.above, "collapsed": ended.collapsed}
+            if not start:
+                rows += [{"block": block, "kind": kind, "value": n, "n": ended.runs} for kind, n in counts.items()]
+            of = {"block": block, "start": start or "both", "kind": "policies"}
+            rows += [{**of, "metric": name, "value": mean, "n": ended.runs} for name, mean in ended.means.items()]
+        for block, of_name in self.exploratory.items():
+            rows += [
+                {"block": block, "metric": name, "kind": "exploratory", "value": rho, "n": n}
+                for name, (rho, n) in of_name.items()
+            ]
+        if (alone := self.voluntary)[1]:
+            of = {"block": "voluntary", "metric": PRIMARY, "kind": "rho_untested"}
+            rows.append({**of, "value": alone[0], "n": alone[1]})
         rho, pairs = self.repeated
         rows.append({"block": "execution_free", "kind": "two_seeds", "value": rho, "n": pairs})
         if (mean := self.mean_of_seeds) is not None:
@@ -165,16 +164,15 @@ def answer(study: Study) -> Answer:
         relations[block] = relations_of(runs) if len(runs) >= FEWEST else {}
         if relations[block] and len(both := with_both(runs)) >= FEWEST:
             over[block], given[block] = rivals(both)
+    enough = {block: runs for block in FACTORIAL if len(runs := study.of(block)) >= FEWEST}
     free = study.of("execution_free")
-    lost = regrets(free) if len(free) >= FEWEST else {}
-    rows = [run.verifier for run in free]
     found = Answer(
         relations,
         corrected(relations),
         over,
         given,
-        lost,
-        regrets_by_start(free) if lost else {},
+        {block: regrets(runs) for block, runs in enough.items()},
+        {block: regrets_by_start(runs) for block, runs in enough.items()},
         causal(study),
         *with_second_seeds(study),
         correlation_of(
@@ -187,94 +185,22 @@ def answer(study: Study) -> Answer:
             for name in METRICS
             if name != PRIMARY
         },
-        {
-            block: (sum(run.moved < 0 for run in runs), sum(run.moved > 0 for run in runs), len(runs))
-            for block in ("execution_free", "execution", "hybrid")
-            if (runs := study.of(block))
-        },
-        exploratory(free) if len(free) >= FEWEST else {},
-        faults(rows, "have an outcome"),
+        ends(study),
+        {block: exploratory(runs) for block, runs in enough.items()},
+        _faults(study),
         {block: (len(study.of(block)), study.planned(block)) for block in study.blocks}
         | {"all": (len(study.taken), len(study.cells))},
         {role or "all": spread for role in (None, *ROLES) if (spread := rerun_spread(study, role)) is not None},
         reruns(study),
     )
-    return Answer(**{**vars(found), "sentences": _sentences(study, found)})
+    return Answer(**{**vars(found), "sentences": sentences(study, found)})
 
 
-def _sentences(study: Study, found: Answer) -> list[str]:
-    """What can and cannot be concluded, a question each."""
-    said = []
-    for block, words in ((block, PAYS[block]) for block in FACTORIAL):
-        of_metric, there = found.relations[block], f"{len(study.of(block))} of {study.planned(block)}"
-        if PRIMARY not in of_metric:
-            said.append(
-                f"Where {words} nothing can be concluded: {there} verifiers have an outcome, {FEWEST} are needed."
-            )
-            continue
-        one, p = (
-            of_metric[PRIMARY],
-            of_metric[PRIMARY].p if block == "execution_free" else found.p_holm.get((block, PRIMARY)),
-        )
-        verb = "foretells" if p is not None and p <= LEVEL else "is not shown to foretell"
-        rho = estimate(one.rho, (one.low, one.high), 2, signed=True)
-        said.append(
-            f"Where {words}, AUC within task {verb} pass@1 after RL: ρ = {rho}, p = {p or 1:.4f}, {there} verifiers."
-        )
-        both = [run.verifier for run in with_both(study.of(block))]
-        if block not in found.over:
-            said.append(
-                f"Whether AUC rather than ECE does is not concluded where {words}: {counted(len(both), 'verifier')} have both, "
-                f"{FEWEST} are needed."
-            )
-            continue
-        said.append(_rivals_said(found.over[block], both, words))
-        auc, ece = (estimate(g.value, (g.low, g.high), 2, signed=True) for g in found.given[block])
-        said.append(f"Beside each other, where {words}: AUC within task {auc}, ECE {ece} (coefficients of ranks).")
-    shown = [
-        f"{METRICS[name].name} ({block})" for (block, name), p in found.p_holm.items() if p is not None and p <= LEVEL
-    ]
-    said.append(f"After Holm's correction these are shown too: {', '.join(shown) or 'none'}.")
-    if found.regret:
-        lost = {name: f"{100 * found.regret[name].value:.1f}" for name in (PRIMARY, RIVAL, ANY)}
-        said.append(
-            f"Choosing one of four verifiers costs {lost[PRIMARY]} points by AUC within task, {lost[RIVAL]} by ECE, {lost[ANY]} by none."
-        )
-    said += [
-        f"Of {n} policies that {PAYS[block]}, {below} are shown to end below their start, {above} above it."
-        for block, (below, above, n) in found.ends.items()
-    ]
-    agreement, pairs = found.repeated
-    if agreement is not None:
-        said.append(f"Two RL seeds of one verifier agree by ρ = {agreement:+.2f} over {counted(pairs, 'verifier')}.")
-    if (mean := found.mean_of_seeds) is not None and mean.rho is not None:
-        ends = estimate(mean.rho, (mean.low, mean.high), 2, signed=True)
-        said.append(
-            f"With the mean of both seeds for these, ρ of AUC within task is {ends} where a verifier alone pays."
-        )
-    alone, count = found.voluntary
-    if alone is not None:
-        said.append(f"With voluntary evidence ρ is {alone:+.2f} over {counted(count, 'verifier')}, without a test.")
-    for words in dict.fromkeys(one.words for one in found.causal.values()):
-        said.append(
-            f"{words[0].upper()}{words[1:]} (margin 3 points): {', '.join(n for n, o in found.causal.items() if o.words == words)}."
-        )
-    if not found.causal:
-        said.append("Of the causal experiments no comparison has three seeds yet.")
-    said.append("The unit is one training of a verifier; the causal experiments are of one or two, and of one start.")
-    return said
-
-
-def _rivals_said(over: Interval, rows: Sequence[Mapping[str, Any]], words: str) -> str:
-    """rows: the verifiers of this very block, which may be fewer or others than those of another one."""
-    ends = estimate(over.value, (over.low, over.high), 2, signed=True)
-    if not abs(correlation(rows)) < CORRELATION:
-        return f"Whether AUC rather than ECE does is not concluded where {words}: the two are correlated here (|ρ| less |ρ| = {ends})."
-    better = (
-        "AUC rather than ECE"
-        if over.low > 0
-        else "ECE rather than AUC"
-        if over.high < 0
-        else "neither rather than the other"
-    )
-    return f"Where {words}, {better} orders the outcomes (|ρ| less |ρ| = {ends})."
+def _faults(study: Study) -> list[str]:
+    """What the design wants and the verifiers of `execution_free` have not; and those of `hybrid`, which were trained again, where they are
+    enough to conclude something of that block."""
+    found = faults([run.verifier for run in study.of("execution_free")], "have an outcome")
+    rows = [run.verifier for run in study.of("hybrid")]
+    if len(rows) >= FEWEST:
+        found += [f"Where {PAYS['hybrid']}: {fault}" for fault in faults(rows, "have an outcome")]
+    return found

@@ -55,7 +55,7 @@ def unpaired(study: Study) -> list[str]:
 
 
 def _families(study: Study) -> list[dict[str, tuple[Side, Side]]]:
-    """Comparisons by name, in the families of Holm's correction: reference and condition."""
+    """Comparisons by name, reference and condition; those of one family pool the variance of their seeds. None is corrected for others."""
     distortion, unnormalised = (_by_condition(study.of(block)) for block in ("distortion", "unnormalised"))
     affine, parts = _by_condition(study.of("affine")), _by_condition(study.of("difficulty"))
     return [

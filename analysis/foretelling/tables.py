@@ -6,10 +6,15 @@ import numpy as np
 
 from analysis.foretelling.answer import Answer
 from analysis.foretelling.causal import POOLED, moved, unpaired
+from analysis.foretelling.ends import MEANS
 from analysis.foretelling.equivalence import Equivalence
-from analysis.foretelling.estimates import ANY, METRICS, PRIMARY, RIVAL
+from analysis.foretelling.estimates import ANY, FACTORIAL, METRICS, PRIMARY, RIVAL
 from analysis.foretelling.runs import NO_RUN, Study
+from analysis.foretelling.sentences import PAYS
 from rmlab.wording import estimate, number
+
+RANKED = ("execution_free", "second_seed", "hybrid", "execution", "voluntary")
+"""Blocks whose runs are ranked within a start or stand beside those; causal experiments are paired by their weights."""
 
 
 def markdown(study: Study, found: Answer) -> str:
@@ -19,35 +24,40 @@ def markdown(study: Study, found: Answer) -> str:
         "",
         *found.sentences,
         "",
-        "| metric | ρ, alone | p | p (Holm) | ρ, hybrid | p (Holm) | points lost by choosing by it | ρ with AUC within task |",
-        "|---" * 8 + "|",
+        "| metric | ρ, alone | p | p (Holm) | points lost by choosing by it, alone | ρ, hybrid | p (Holm) | points lost, hybrid | "
+        "ρ with AUC within task |",
+        "|---" * 9 + "|",
     ]
     for name, metric in METRICS.items():
         alone, hybrid = (found.relations[block].get(name) for block in ("execution_free", "hybrid"))
-        lost = found.regret.get(name)
+        lost = [_points_lost(found.regret.get(block, {}).get(name)) for block in FACTORIAL]
         holm = [number(found.p_holm.get((block, name)), 4) for block in ("execution_free", "hybrid")]
         cells = [
             metric.name,
             _rho(alone),
             number(alone.p if alone else None, 4),
             holm[0],
+            lost[0],
             _rho(hybrid),
             holm[1],
-            _points_lost(lost),
+            lost[1],
             number(found.with_auc[name][0] if name in found.with_auc else None, 2),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += [f"| *{ANY}* |  |  |  |  |  | {_points_lost(found.regret.get(ANY))} |  |", ""]
-    if found.exploratory:
-        lines += ["Exploratory, not in the plan:", "", "| within starts | ρ | verifiers |", "|---" * 3 + "|"]
-        lines += [f"| {name} | {number(rho, 2)} | {n} |" for name, (rho, n) in found.exploratory.items()]
+    any_lost = [_points_lost(found.regret.get(block, {}).get(ANY)) for block in FACTORIAL]
+    lines += [f"| *{ANY}* |  |  |  | {any_lost[0]} |  |  | {any_lost[1]} |  |", ""]
+    for block, of_name in found.exploratory.items():
+        lines += [f"Exploratory, not in the plan, where {PAYS[block]}:", ""]
+        lines += ["| within starts | ρ | verifiers |", "|---" * 3 + "|"]
+        lines += [f"| {name} | {number(rho, 2)} | {n} |" for name, (rho, n) in of_name.items()]
         lines.append("")
-        for start, of_metric in found.regret_by_start.items():
+        for start, of_metric in found.regret_by_start.get(block, {}).items():
             by = ", ".join(f"{_points_lost(of_metric[name])} by {METRICS[name].name}" for name in (PRIMARY, RIVAL))
             lines += [
                 f"Points lost by choosing one of four verifiers of start {start}: {by}, {_points_lost(of_metric[ANY])} by none.",
                 "",
             ]
+    lines += _ends(found)
     if found.causal:
         lines += [
             "| change of the reward | RL seeds | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | "
@@ -85,10 +95,7 @@ def markdown(study: Study, found: Answer) -> str:
         ]
     lines += _again(found)
     lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]
-    again = {run.start for run in study.taken.values()}
-    for start in sorted({run.cell["start"] for run in study.taken.values()}):
-        if (sets := sum(name.split(" ")[0] == start for name in again)) > 1:
-            lines += [f"Start {start} has {sets} sets of weights, which are ranked apart.", ""]
+    lines += _weights(study)
     lines += _left_out(study) or ["Nothing was left out."]
     return "\n".join(lines) + "\n"
 
@@ -121,6 +128,47 @@ def _again(found: Answer) -> list[str]:
         ]
         lines.append("")
     return lines
+
+
+def _ends(found: Answer) -> list[str]:
+    """What became of policies, a row a block and start."""
+    if not found.ends:
+        return []
+    lines = [
+        f"| block | start | runs | {' | '.join(MEANS.values())} | end below their start | shown below | shown above |",
+        "|---" * (6 + len(MEANS)) + "|",
+    ]
+    for (block, start), one in found.ends.items():
+        means = [number(one.means.get(name)) for name in MEANS]
+        counts = [str(count) for count in (one.collapsed, one.below, one.above)]
+        lines.append(f"| {' | '.join([block, start or 'both', str(one.runs), *means, *counts])} |")
+    return [
+        *lines,
+        "",
+        "Means over runs, shown and not tested; pass@1 on the held-out tasks of the outcome, the hacking gap at validation tasks.",
+        "",
+    ]
+
+
+def _weights(study: Study) -> list[str]:
+    """Which blocks that are ranked have runs from several sets of weights of one start; and that the blocks differ in them."""
+    lines = []
+    sets: dict[tuple[str, str], set[str]] = {}
+    for block in RANKED:
+        for run in study.of(block):
+            sets.setdefault((block, run.cell["start"]), set()).add(run.start)
+    for (block, start), own in sets.items():
+        if len(own) > 1:
+            lines.append(
+                f"The runs of {block} begin from {len(own)} sets of weights of start {start}, which are ranked apart."
+            )
+    free = {start: own for (block, start), own in sets.items() if block == "execution_free"}
+    others = [f"{block} ({start})" for (block, start), own in sets.items() if not own <= free.get(start, own)]
+    if others:
+        lines.append(
+            f"From other weights of their start than execution_free begin runs of {', '.join(others)}: it was trained again for them."
+        )
+    return [" ".join(lines), ""] if lines else []
 
 
 def _left_out(study: Study) -> list[str]:

@@ -6,10 +6,10 @@
     python -m analysis.pages.mark_numbers mark PAGE     # adds marks where none are; sources are guessed, so look at them
     python -m analysis.pages.mark_numbers write PAGE    # puts the values that the sources have now into the page
 
-After new tables: put them into the page, `mark` it (tables that disagree with their marks are marked anew), `write` it, read what
-its sentences say now, and mend those that no longer hold. Where numbers came into a block or left it, take its marks out of
-`numbers.yaml` and `mark` again. A guess is a column of a small CSV beside the page that has a value with these digits; `unknown`
-has none. `analysis.pages.sources` says what a mark is.
+After new tables: put them into the page, `mark` it (tables whose numbers no longer fit their marks, by more than new values, are marked
+anew), `write` it, read what its sentences say now, and mend those that no longer hold. Where numbers came into a block or left it, take
+its marks out of `numbers.yaml` and `mark` again. A guess is a column of a small CSV beside the page that has a value with these digits;
+`unknown` has none. `analysis.pages.sources` says what a mark is.
 """
 
 import sys
@@ -75,11 +75,12 @@ def sourced() -> list[str]:
 
 
 def mark(page: Path) -> int:
-    """Adds marks for the numbers of a page that have none; returns how many. Tables that disagree with their marks are marked anew."""
+    """Adds marks for the numbers of a page that have none; returns how many. Tables that disagree with their marks by more than new values,
+    which `write` puts in, are marked anew."""
     path, marks = marks_of(page)
     text = page.read_text(encoding="utf-8")
     old = marks.get(page_key(page), {})
-    wrong = {one.block for one in check(path.parent, text, old) if one.wrong}
+    wrong = {one.block for one in check(path.parent, text, old) if one.wrong and one.value is None}
     new = {}
     for block in blocks(text):
         new[block.key] = list(old.get(block.key, []))

@@ -1,8 +1,8 @@
 """Which offline metric of a verifier foretells what RL with it does? The answer of the study of that name, by its plan.
 
 The plan is experiments/studies/which_metric_foretells_rl/README.md; nothing is chosen here. Top: the outcome over AUC within task and
-over ECE, a point a verifier. Bottom: how strongly each metric orders the outcomes, ranks within a start; the causal experiments beside
-the margin. The table says the same in words, what is missing, and what was left out for which reason.
+over ECE, a point a run. Bottom: how strongly each metric orders the outcomes, ranks within a start; the causal experiments beside the
+margin. The table says the same in words, what is missing, and what was left out for which reason.
 """
 
 import sys
@@ -27,12 +27,15 @@ NAME = "foretelling"
 FAMILIES = {"calibration": "distortion", "unnormalised": "unnormalised"}
 """Causal comparisons of conditions that differ in ECE, and the block of each."""
 NAMED = {
-    "unnormalised": "shifted far up, with advantages not divided by the group's standard deviation",
+    "unnormalised": "shifted far up against recalibrated, both with advantages not divided by the group's standard deviation",
     "control": "-1 + 4 r is paid in place of the reward r",
+    "within task": "the within-task part of a good verifier against that of a poor one",
+    "difficulty": "the score with a term for the difficulty of the task against the score without",
 }
 """Causal comparisons by the beginning of their names, as the caption explains them."""
 DISTORTED = "rows with an ECE (on the frozen pool): scores of one verifier, distorted at equal ranks; "
 SHOWN = "filled: shown to differ from 0"
+HYBRIDS = "smaller and orange: a verifier and execution pay"
 
 
 @figure(
@@ -85,7 +88,10 @@ def _panels(
         if not rows:
             axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="center", color="0.3")
     is_wide = over_auc.get_subplotspec().get_gridspec().ncols > 1
-    _legend(over_auc, marks.of_runs(study), 3 if is_wide else 2, marks.words(study, " " if is_wide else "\n"))
+    entries = marks.of_runs(study)
+    if not is_wide:  # short names first, so that two columns fit
+        entries = dict(sorted(entries.items(), key=lambda entry: len(entry[0])))
+    _legend(over_auc, entries, 3 if is_wide else 2, marks.words(study, " " if is_wide else "\n"))
     _legend(metrics, marks.of_blocks(found), 2)
     return [row for _, rows, _ in panels for row in rows]
 
@@ -101,18 +107,19 @@ def _legend(axis: Any, entries: Mapping[str, Any], columns: int, title: str = ""
 
 
 def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
-    """The outcome of `execution_free` over a metric."""
+    """The outcomes of the factorial over a metric."""
     rows = list[dict[str, Any]]()
     for name, levels in marks.at_the_top(study).lines.items():
         for start, level in levels:
             axis.axhline(level, linestyle=marks.BESIDE[name][0], linewidth=0.7, color="black")
             rows.append({"panel": metric, "name": name, "start": start, "y": level})
-    for run in study.of("execution_free"):
-        x, face = run.verifier[metric], marks.FILLS[run.cell["start"]][1]
+    for run in (run for block in marks.BLOCKS for run in study.of(block)):
+        block, x = run.cell["block"], run.verifier[metric]
         if x is None:
             continue
-        look = {"marker": marks.LOOKS[run.cell["column"]][0], "markersize": 4, "linestyle": "", "color": style.RESOLVED}
-        axis.plot(x, run.outcome, markerfacecolor=face, **look)
+        look = {"marker": marks.LOOKS[run.cell["column"]][0], "linestyle": "", "color": marks.BLOCKS[block][0]}
+        face = marks.face_of(run.cell["start"], block)
+        axis.plot(x, run.outcome, markerfacecolor=face, markersize=marks.SIZES[block], **look)
         rows.append({"panel": metric, **_about(run), "x": x, "y": run.outcome})
     axis.set_xlabel(f"{METRICS[metric].name}, frozen pool")
     return rows
@@ -201,9 +208,11 @@ def _reference(names: Sequence[str], ece: Mapping[str, float]) -> str:
     if not families & {*FAMILIES, "control"}:
         return ""
     known = ece.get("calibration: recalibrated", ece.get("unnormalised: recalibrated"))
-    of_pool = "" if known is None else f" (ECE {known:.2f})"
-    others = "" if families <= {*FAMILIES, "control"} else "or as the row says\n"
-    return f"against recalibrated{of_pool}\n{others}"
+    of_pool = "" if known is None else f"(ECE {known:.2f})"
+    if families <= {*FAMILIES, "control"}:
+        return f"{f'against recalibrated {of_pool}'.strip()}\n"
+    # two lines that are alike in length: the longer labels of these rows leave the panel little width
+    return f"against recalibrated\n{f'{of_pool} or as rows say'.strip()}\n"
 
 
 def _of_design(verifiers: int) -> str:
@@ -217,16 +226,16 @@ def caption(study: Study, found: Answer) -> Caption:
     return Caption(
         found.sentences[0],
         f"Top: {_said_of_points(study)}. Bottom left: {_said_of_relations(found)}. Bottom right: {_said_of_causes(study, found)}.",
-        f"n = {counted(free, 'verifier')} (alone){f', {hybrid} (hybrid)' if hybrid else ''}, one RL seed each; "
-        f"{len(study.left_out)} cells or runs left out, named in {NAME}.md."
+        f"n = {counted(free, 'verifier')}{' alone' if hybrid else ''}{f', {hybrid} beside execution' if hybrid else ''}, one RL seed each; "
+        f"left out, and named in {NAME}.md: {counted(len(study.left_out), 'cell or run', 'cells or runs')}."
         + (f" {_of_design(free)}: {' '.join(found.faults)}" if found.faults else ""),
     )
 
 
 def _said_of_points(study: Study) -> str:
-    there, verifiers = marks.at_the_top(study), len(study.of("execution_free"))
+    there, verifiers, hybrids = marks.at_the_top(study), len(study.of("execution_free")), study.of("hybrid")
     if not verifiers:
-        return "no run yet that a verifier alone pays"
+        return f"no run yet that a verifier alone pays{f'; {HYBRIDS}' if hybrids else ''}"
     said = (
         "pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that "
         f"{'one' if verifiers == 1 else f'one of {verifiers} separately trained verifiers'} alone pays, over that verifier's metric on a "
@@ -236,9 +245,13 @@ def _said_of_points(study: Study) -> str:
         said += ", and logits multiplied before they are paid (overconfident)"
     if len(there.starts) > 1:
         said += f"; {marks.said_of_fills(there.starts)}"
+    if hybrids:
+        said += f"; {HYBRIDS}"
     for name, levels in there.lines.items():
         line, words = {":": "dotted", "--": "dashed"}[marks.BESIDE[name][0]], marks.BESIDE[name][1]
         said += f"; {line}: pass@1 {words} ({', '.join(f'start {start}: {level:.3f}' for start, level in levels)})"
+    if {run.start for run in hybrids} - {run.start for run in study.of("execution_free")}:
+        said += "; for runs in orange a start was trained again, and the lines are not of it"
     return said
 
 
@@ -265,7 +278,9 @@ def _said_of_causes(study: Study, found: Answer) -> str:
         f"{DISTORTED if found.causal.keys() & _ece(moved(study)).keys() else ''}"
         f"{'filled: a difference is shown; ' if any(one.differs for one in found.causal.values()) else ''}{band}"
     )
-    for name, words in NAMED.items():
-        if any(comparison.startswith(name) for comparison in found.causal):
-            said += f" ({name}: {words})"
-    return said
+    named = [
+        f"{name}: {words}"
+        for name, words in NAMED.items()
+        if any(comparison.startswith(name) for comparison in found.causal)
+    ]
+    return f"{said} ({'; '.join(named)})" if named else said

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from analysis.foretelling.answer import PAYS
 from analysis.foretelling.runs import read_study
+from analysis.foretelling.sentences import PAYS
 from analysis.presentation import style
 from analysis.presentation.captions import Caption, write_captions
 from analysis.registry import Needs, figure
@@ -181,7 +181,10 @@ def _mean(values: Sequence[tuple[tuple[str, str], float]]) -> tuple[float, float
 def caption(arms: dict[str, list[PolicyRun]], rows: Sequence[dict[str, Any]]) -> Caption:
     """What a reader of the figure alone has to know. rows: the points that are drawn."""
     seeds = sorted({run.seed for runs in arms.values() for run in runs})
-    starts = {run.run.tags.get("start_fingerprint", "") for runs in arms.values() for run in runs}
+    every = [run for runs in arms.values() for run in runs]
+    weights = {run.run.tags.get("start_fingerprint", "") for run in every}
+    starts = {Path(run.run.tags.get("start", "")).name for run in every}
+    again = f" (trained again: {len(weights)} sets of weights)" if len(weights) > len(starts) else ""
     there = {row["panel"] for row in rows}
     panels = [SHOWS[name] if name in there else f"{PANELS[name]}: of no run" for name in PANELS]
     paid_by_verifiers = {parameter(run.run, "reward") in PAYING for runs in arms.values() for run in runs}
@@ -195,6 +198,6 @@ def caption(arms: dict[str, list[PolicyRun]], rows: Sequence[dict[str, Any]]) ->
     return Caption(
         "What becomes of policies by what pays them.",
         f"{'; '.join(panels)}. Thick: {over}{band if banded else ''}; thin: single runs{unmeant}.",
-        f"n = {', '.join(f'{named(arm)}: {_count(runs)}' for arm, runs in arms.items())}; {counted(len(starts), 'start')}, RL "
+        f"n = {', '.join(f'{named(arm)}: {_count(runs)}' for arm, runs in arms.items())}; {counted(len(starts), 'start')}{again}, RL "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}.",
     )

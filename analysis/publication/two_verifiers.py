@@ -2,7 +2,8 @@
 
 Best of k; a ROC curve within tasks; reliability; where the scores of each lie; and the policy that each alone has paid. The pair is
 chosen by a rule: of the verifiers that paid alone from one start, with the scores as they are, those two whose RM@k at the largest k
-differ by ALIKE at most, and whose policies differ most in pass@1 after RL. So it illustrates, and tests nothing.
+differ by ALIKE at most, and whose policies differ most in pass@1 after RL; with voluntary evidence only where no two with final evidence
+fit. So it illustrates, and tests nothing.
 """
 
 import sys
@@ -29,6 +30,7 @@ from rmlab.wording import counted, estimate
 
 NAME = "two_verifiers"
 ALIKE = 0.02
+VOLUNTARY = "voluntary"
 EDGES = np.linspace(0, 1, 21)
 LOOKS = ((style.RESOLVED, "-", "o"), (style.UNRESOLVED, "--", "s"))
 
@@ -72,7 +74,7 @@ def chosen(runs: Sequence[PolicyRun]) -> tuple[PolicyRun, PolicyRun] | None:
     ]
     if not pairs:
         return None
-    _, better, worse = max(pairs, key=lambda one: (one[0], one[1].run.run_id))
+    _, better, worse = max(pairs, key=lambda one: (one[1].evidence != VOLUNTARY, one[0], one[1].run.run_id))
     return better, worse
 
 
@@ -201,8 +203,9 @@ def caption(pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> Caption:
     banded = any("pass_at_1_low" in row for run in pair for row in run.outcome["curve"])
     return Caption(
         f"Two verifiers alike in best of k and unlike in RL: {good} and {bad}.",
-        "The pair that differs most in pass@1 after RL among those that paid alone from one start, with their scores as they are, and "
-        f"whose RM@k differ by {ALIKE} at most: an illustration, chosen by its outcome. On the held-out tasks they differ by "
+        "The pair that differs most in pass@1 after RL among those that paid alone from one start, with "
+        f"{pair[0].evidence} evidence and with their scores as they are, and whose RM@k differ by {ALIKE} at most: an illustration, "
+        "chosen by its outcome. On the held-out tasks they differ by "
         f"{estimate(points[0], (points[1], points[2]), 1)} points (95 %, paired by task). RM@k and the ROC curve within tasks (all "
         "pairs of one policy at one task alike), reliability in ten bins with 95 % intervals over clusters of functions, and densities of "
         "the scores are of one frozen set of attempts; the curves of pass@1 are on validation tasks, of which there are fewer"

@@ -42,19 +42,22 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     auc, ece = found.given["execution_free"]
     assert auc.low > 0
     assert ece.low < 0 < ece.high
-    assert found.regret["auc_within_task"].value < found.regret["ece_width_10"].value
-    assert found.regret["auc_within_task"].value < found.regret[ANY].value
-    assert found.regret["auc_within_task"].low >= 0
-    by_start = [found.regret_by_start[start][PRIMARY].value for start in "ab"]
-    assert np.mean(by_start) == pytest.approx(found.regret[PRIMARY].value)  # both have as many sets of four
+    for block in ("execution_free", "hybrid"):
+        lost = found.regret[block]
+        assert lost[PRIMARY].value < lost[RIVAL].value
+        assert lost[PRIMARY].value < lost[ANY].value
+        assert lost[PRIMARY].low >= 0
+        by_start = [found.regret_by_start[block][start][PRIMARY].value for start in "ab"]
+        assert np.mean(by_start) == pytest.approx(lost[PRIMARY].value)  # both have as many sets of four
     assert found.shown("execution_free", PRIMARY)
     assert not found.shown("execution_free", RIVAL)
-    by_start = [found.exploratory[f"AUC within task and pass@1, start {start}"] for start in "ab"]
+    afterwards = found.exploratory["execution_free"]
+    by_start = [afterwards[f"AUC within task and pass@1, start {start}"] for start in "ab"]
     assert [n for _, n in by_start] == [12, 12]
     assert np.mean([rho for rho, _ in by_start if rho is not None]) == pytest.approx(primary.rho, abs=0.1)
-    good = [found.exploratory[f"AUC within task and pass@1, start {start}, AUC 0.70 or more"][1] for start in "ab"]
+    good = [afterwards[f"AUC within task and pass@1, start {start}, AUC 0.70 or more"][1] for start in "ab"]
     assert sum(good) == sum(run.verifier[PRIMARY] >= 0.7 for run in study.of("execution_free"))
-    assert sum(n for name, (_, n) in found.exploratory.items() if name.startswith("ECE")) == 24
+    assert sum(n for name, (_, n) in afterwards.items() if name.startswith("ECE")) == 24
     assert found.causal["calibration: shifted_down"].words.startswith("differs")
     assert found.causal["calibration: shifted_down"].difference == pytest.approx(-0.06, abs=0.02)
     assert found.causal["calibration: flattened"].words == "alike"
@@ -87,13 +90,87 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
             "with_auc",
             "ends_below",
             "ends_above",
+            "collapsed",
+            "policies",
             "exploratory",
+            "rho_untested",
         ),
         *("two_seeds", "mean_of_seeds", "causal", "runs"),
     }
     by_kind = {row["kind"]: row for row in found.rows()}
     assert (by_kind["two_seeds"]["value"], by_kind["two_seeds"]["n"]) == found.repeated
     assert by_kind["mean_of_seeds"]["value"] == found.mean_of_seeds.rho
+
+
+def test_a_hybrid_of_fewer_than_16_verifiers_concludes_nothing_of_the_hybrid(tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free hybrid")
+    for hybrids, holm in ((15, 7), (16, 15)):
+        found = answer(read_study(runs[: 24 + hybrids], PLAN))
+        said = " ".join(found.sentences)
+        lacking = f"Where a verifier and execution pay nothing can be concluded: {hybrids} of 24 verifiers have an outcome, 16 are needed."
+        assert (lacking in said) == (hybrids < 16)
+        assert ("hybrid" in found.regret) == ("hybrid" in found.exploratory) == (hybrids == 16)
+        assert len(found.p_holm) == holm, "of the primary test's block all but that test, of the other one all"
+        design = "Where a verifier and execution pay: 16 of 24 verifiers have an outcome."
+        assert (design in found.faults) == (hybrids == 16)
+        assert ("pass@1 after RL: ρ = " in said.partition("Where a verifier and execution pay,")[2]) == (hybrids == 16)
+        assert (" after Holm's correction, 16 of 24 verifiers." in said) == (hybrids == 16)
+
+
+def test_verifiers_of_voluntary_evidence_are_a_block_of_their_own(tmp_path: Path) -> None:
+    """Their correlation is shown, without a test, and no other number rests on them."""
+    blocks = "execution_free hybrid execution"
+    without, found = (
+        answer(read_study(made_runs(tmp_path, 0.8, blocks=own), PLAN)) for own in (blocks, f"{blocks} voluntary")
+    )
+
+    def rows(one: Answer) -> list[dict[str, Any]]:
+        return [row for row in one.rows() if row.get("block") not in ("voluntary", "all")]
+
+    assert rows(found) == rows(without)
+    [row] = [row for row in found.rows() if row["kind"] == "rho_untested"]
+    assert (row["block"], row["metric"], row["n"]) == ("voluntary", PRIMARY, 8)
+    assert (row["value"], 8) == found.voluntary
+    assert "p" not in row
+    said = " ".join(found.sentences)
+    assert f"With voluntary evidence ρ is {row['value']:+.2f} over 8 verifiers, without a test." in said
+    assert "Of 8 policies that a verifier of voluntary evidence alone pays, " in said
+
+
+def test_what_is_shown_and_not_tested_stands_in_table_and_rows(tmp_path: Path) -> None:
+    study = read_study(made_runs(tmp_path, 0.8, blocks="execution_free execution hybrid"), PLAN)
+    made: Any = study.taken["hybrid_balanced-250_a_s0"].policy.run
+    made.files["outcome.json"]["held_out"]["all"]["greedy"] |= {"after": 0.9}
+    made.files["outcome.json"]["hacking_gap"] = 0.6
+    study = read_study([PolicyRun(run.policy.run) for run in study.taken.values()], PLAN)
+    found = answer(study)
+    hybrid = study.of("hybrid")
+    greedy = [run.policy.outcome["held_out"]["all"]["greedy"]["after"] for run in hybrid if run.cell["start"] == "a"]
+    assert 0.9 in greedy
+    assert found.ends["hybrid", "a"].means["greedy"] == pytest.approx(np.mean(greedy))
+    assert found.ends["hybrid", ""].means["hacking_gap"] == pytest.approx(0.6 / 24)
+    assert "hacking_gap" not in found.ends["execution", ""].means
+    assert found.ends["hybrid", ""].collapsed == sum(run.outcome < 0.2 for run in hybrid)
+    rows = {
+        (row["metric"], row["start"]): row
+        for row in found.rows()
+        if row["kind"] == "policies" and row["block"] == "hybrid"
+    }
+    assert rows["pass_at_1", "both"]["value"] == pytest.approx(np.mean([run.outcome for run in hybrid]))
+    assert rows["pass_at_1", "b"]["n"] == 12
+    assert f"| hybrid | both | 24 | 0.200 | {rows['pass_at_1', 'both']['value']:.3f} | " in markdown(study, found)
+
+
+def test_blocks_whose_start_was_trained_again_are_named(tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free hybrid distortion")
+    assert "weights" not in markdown(study := read_study(runs, PLAN), answer(study)).rpartition("**Runs.**")[2]
+    for run in runs:
+        if run.run.name.startswith("hybrid") and "_a_" in run.run.name:
+            run.run.tags["start_fingerprint"] = "start a again" if "balanced" in run.run.name else "start a"
+    said = markdown(study := read_study(runs, PLAN), answer(study))
+    assert "The runs of hybrid begin from 2 sets of weights of start a, which are ranked apart." in said
+    assert "From other weights of their start than execution_free begin runs of hybrid (a): " in said
+    assert len({run.start for run in study.of("hybrid")}) == 3
 
 
 def test_what_a_metric_shares_with_auc_is_over_the_verifiers_that_have_both(tmp_path: Path) -> None:
@@ -274,7 +351,7 @@ def test_rates_of_the_whole_study_without_a_relation_and_with_one(
     """200 studies without a relation and 40 with one: the primary test is at its level, and finds what the plan expects."""
     for module in (estimates, answering):
         monkeypatch.setattr(module, "METRICS", {name: METRICS[name] for name in (PRIMARY, RIVAL)})
-    for name, nothing in (("causal", {}), ("regrets", {}), ("_sentences", [])):
+    for name, nothing in (("causal", {}), ("regrets", {}), ("regrets_by_start", {}), ("sentences", [])):
         monkeypatch.setattr(answering, name, lambda *_, nothing=nothing: nothing)
     # As many as the shares below need, which only ask on which side of 0.05, or of 0, something lies.
     monkeypatch.setattr(estimates, "relation", partial(relation, replicates=100, permutations=2000))

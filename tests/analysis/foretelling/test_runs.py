@@ -61,7 +61,7 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     assert "sets of weights" not in markdown(study, answer(study))
     by_name["hybrid_balanced-430_b_s0"].run.tags.update(start_fingerprint="made anew")
     text = markdown(study, answer(study))
-    assert "Start b has 2 sets of weights, which are ranked apart." in text
+    assert "The runs of hybrid begin from 2 sets of weights of start b, which are ranked apart." in text
     assert "- left out: 1 of 24 hybrid: no finished run: hybrid_balanced-250_a_s0\n" in text
 
 

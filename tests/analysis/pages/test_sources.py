@@ -183,6 +183,18 @@ def test_a_table_that_changed_is_marked_anew(folder):
     }
 
 
+def test_marks_of_a_table_outlive_new_values(folder):
+    """Else the marks that somebody gave its cells would be lost, and the next `write` could not put the values in."""
+    page, new = folder / "README.md", PAGE.replace("0.712 [", "0.699 [")
+    page.write_text(new)
+    (folder / "numbers.yaml").write_text(yaml.safe_dump({"README.md": MARKS}))
+    assert len(wrong(folder, new)) == 1
+    assert mark_numbers.mark(page) == 0
+    assert marks_of(page)[1]["README.md"] == MARKS
+    assert mark_numbers.write(page) == 1
+    assert page.read_text() == PAGE
+
+
 def test_shown_keeps_digits_sign_and_commas():
     assert [mark_numbers.shown(-0.0001, "+0.123"), mark_numbers.shown(1234.5, "1,000")] == ["+0.000", "1,234"]
 

@@ -27,16 +27,16 @@ def test_the_caption_and_the_legend_name_what_is_drawn(tmp_path: Path) -> None:
     assert f"; filled: start a, hollow: start b; {before}. Bottom left: Spearman's" in said
     assert execution not in said
     assert "filled: shown, AUC within task where a verifier alone pays by its p" in said
-    assert (
-        f"Bottom right: no causal experiment has three RL seeds yet; {band}. n = 24 verifiers (alone), one RL" in said
-    )
+    assert f"Bottom right: no causal experiment has three RL seeds yet; {band}. n = 24 verifiers, one RL" in said
     assert legend == {"1:1", "1:4", "4:1", "1:1, overconfident", "before RL"}, "a verifier alone is beside nothing else"
     said, legend = _of("execution_free execution hybrid unnormalised", tmp_path / "all")
     assert f"{before}; dashed: pass@1 {execution} (start a: 0." in said
     assert "rows with an ECE (on the frozen pool): scores of one verifier, distorted" in said
-    assert "(unnormalised: shifted far up, with advantages not divided" in said
+    assert "(unnormalised: shifted far up against recalibrated, both with advantages not divided" in said
+    assert "smaller and orange: a verifier and execution pay; dotted: " in said
+    assert "trained again" not in said
     assert "control" not in said
-    assert "24 (hybrid)" in said
+    assert "n = 24 verifiers alone, 24 beside execution, one RL" in said
     assert {execution, "a verifier alone pays", "a verifier and execution pay"} <= legend
     said, legend = _of("execution_free distortion", tmp_path / "one start", "/a")
     assert "one of 12 separately trained verifiers" in said
@@ -69,8 +69,29 @@ def test_rows_of_causal_experiments_say_the_ece_and_what_they_are_compared_with(
     labels = [foretelling._cause(name, given) for name in (*list(given)[:2], control, difficulty)]
     assert labels == ["shifted far up (ECE 0.40)", "unnormalised (ECE 0.40)", control, difficulty]
     assert foretelling._reference([*list(given)[:1], control], given) == "against recalibrated (ECE 0.02)\n"
-    assert foretelling._reference([control, difficulty], {}) == "against recalibrated\nor as the row says\n"
+    assert foretelling._reference([control, difficulty], {}) == "against recalibrated\nor as rows say\n"
+    both = foretelling._reference([*list(given)[:1], difficulty], given)
+    assert both == "against recalibrated\n(ECE 0.02) or as rows say\n"
     assert foretelling._reference([difficulty], given) == ""
+
+
+def test_the_outcomes_of_hybrids_are_drawn_beside_those_of_verifiers_alone(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free execution hybrid voluntary affine")
+    for run in runs:
+        if run.run.name.startswith("hybrid"):
+            run.run.tags["start_fingerprint"] += " again"
+    study = read_study(runs, PLAN)
+    axis = Figure().subplots()
+    rows = [row for row in foretelling._points(axis, study, "auc_within_task") if "block" in row]
+    assert [row["block"] for row in rows] == ["execution_free"] * 24 + ["hybrid"] * 24
+    marks = {(line.get_color(), line.get_markersize()) for line in axis.get_lines() if line.get_linestyle() == "None"}
+    assert len(marks) == 2, "a colour and a size for each block"
+    lines = foretelling_marks.at_the_top(study).lines["before RL"]
+    assert [start for start, _ in lines] == ["a", "b"], "of the weights where a verifier alone pays, and of no others"
+    said = foretelling.caption(study, answer(study)).shown
+    assert "; for runs in orange a start was trained again, and the lines are not of it. Bottom left" in said
 
 
 def test_captions_say_the_same_in_both(tmp_path: Path) -> None:

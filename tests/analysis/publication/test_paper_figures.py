@@ -98,6 +98,18 @@ def test_the_pair_is_alike_in_best_of_k_and_as_unlike_as_can_be_in_rl(
         "of which there are fewer; bands are 95 % intervals"
         in two_verifiers.caption(pair, [two_verifiers._table(run) for run in pair]).shown
     )
+    assert "from one start, with final evidence and with their scores as they are" in text
+    for run in runs[:2]:
+        run.run.tags["evidence"] = "voluntary"
+    assert two_verifiers.chosen(runs) == pair, "where no two with final evidence fit"
+    alike: Any = runs[2].run
+    alike.files["verifier_report.json"]["rm_at_k"]["16"] = 0.40
+    fourth = replace(
+        runs[2], run=replace(alike, run_id="f" * 32, tags={**alike.tags, "verifier_fingerprint": "fourth"}, written={})
+    )
+    both = two_verifiers.chosen([*runs[:2], PolicyRun(alike, runs[2].paid_by), fourth])
+    assert both is not None
+    assert {run.evidence for run in both} == {"final"}, "though the other pair differs more"
     assert two_verifiers.draw([replace(run, paid_by=None) for run in runs], tmp_path) == []
     assert "no two verifiers that paid alone" in capsys.readouterr().err
 
@@ -131,7 +143,10 @@ def test_curves_by_reward_are_means_over_verifiers(tmp_path: Path, monkeypatch: 
         "n = execution alone pays: 4 runs, a verifier alone pays: 24 runs, a verifier alone pays, voluntary evidence: 8 runs, "
         "a verifier and execution pay: 24" in text
     )
-    assert "; 2 starts" in text
+    assert "; 2 starts, RL seeds" in text
+    for run in arms["hybrid"]:
+        run.run.tags["start_fingerprint"] += " again"
+    assert "; 2 starts (trained again: 4 sets of weights), RL seeds" in rl_by_reward.caption(arms, []).counts
     assert "thin: single runs; of the share of episodes no mean is drawn." in text
     assert "mean is taken first; what execution alone pays: over runs); band: its 95 % interval" in text
     assert rl_by_reward.draw([], tmp_path) == []
