@@ -4,7 +4,6 @@ import hashlib
 import json
 import lzma
 import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import IO, Any
 
 from rmlab.errors import DataError, MissingArtifact
 from rmlab.progress import progress
+from rmlab.scratch import scratch_folder
 from rmlab.tracking.bundles.format import (
     FORMAT,
     LARGEST_TEXT,
@@ -268,7 +268,7 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
     if path.is_dir() and not is_bundle(path):
         raise DataError(f"{path} has no {MANIFEST}: name a bundle, or the folder that one was extracted to")
     with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rmlab-bundle-")))
+        scratch = stack.enter_context(scratch_folder())
         if path.is_dir():
             archive = stack.enter_context(_archive_of(path, scratch / PACKED_RUNS))
         else:
