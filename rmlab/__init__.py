@@ -4,6 +4,7 @@ errors         errors that a user can fix, and their exit codes
 paths          where the repository, its shipped data and its results are
 fingerprint    canonical JSON and the hashes that identify configurations and data
 files          writes that are either whole or absent; file locks that end with their process
+scratch        temporary folders that vanish with what uses them, however that ends
 made_before    whether the output file already exists and was made by the same request
 stopping       a request to end at the next safe point, with a checkpoint
 gpu_memory     what happens when the memory of a GPU is full

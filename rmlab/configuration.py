@@ -155,7 +155,9 @@ def _composed(program: str, overrides: Sequence[str]) -> DictConfig:
             with initialize_config_dir(str(folder), version_base="1.3", job_name=stem):
                 config = hydra_compose(stem, overrides=asked)
             break
-        except ValueError as error:  # a group chosen by a number, `=3`
+        except (ValueError, TypeError) as error:  # a group chosen by a number, `=3` or `=[3]`
+            if isinstance(error, TypeError) and not any(re.match(r"[+~]*[\w/@]+=\[", text) for text in asked):
+                raise
             raise UsageError(
                 f"{stem}: one of {' '.join(asked)} is not KEY=VALUE, for example data.scale=500 ({lower_first(str(error))})"
             ) from error

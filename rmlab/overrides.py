@@ -125,14 +125,19 @@ NOWHERE = {
 """Settings that nothing reads, in a multirun neither, and what does their work here."""
 JOBS = ("hydra.launcher", "hydra/launcher", "hydra.sweeper", "hydra/sweeper", "hydra.sweep", "hydra.mode")
 EVERYWHERE = ("hydra.searchpath",)
+MAPPINGS = ("hydra", "hydra.launcher", "hydra.sweeper")
+"""What has keys of its own, so that a single value cannot take its place."""
 
 
 def refuse_unread(overrides: Iterable[str], *, multirun: bool) -> None:
     """Raises UsageError for the first override of a setting of Hydra's that nothing would read."""
     for text in overrides:
         key = text.partition("=")[0].lstrip("+~")
-        if not key.startswith(("hydra.", "hydra/")) or _is(key, EVERYWHERE):
+        if (key != "hydra" and not key.startswith(("hydra.", "hydra/"))) or _is(key, EVERYWHERE):
             continue
+        if multirun and key in MAPPINGS and not text.partition("=")[2].startswith("{"):
+            choose = f", or choose one with {key.replace('.', '/')}=NAME" if "." in key else ""
+            raise UsageError(f"{text}: {key} is a mapping. Set its keys, {key}.KEY=VALUE{choose}")
         for keys, instead in NOWHERE.items():
             if _is(key, keys):
                 raise UsageError(

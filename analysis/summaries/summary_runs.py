@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
 from rmlab.paths import SWEEPS, portable, runs_folder
 from rmlab.progress import is_quiet, is_verbose, progress
+from rmlab.scratch import scratch_folder
 from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.notes import summary_note
 from rmlab.tracking.query import TrackedRun, runs
@@ -113,9 +113,9 @@ def summarise_imported(store: Store, sweeps: Iterable[str]) -> list[str]:
             if old is not None and (IMPORTED_RUN in old.tags or old.tags.get("drawn_from") == _drawn_from(group)):
                 continue
             with progress(f"summary of {name}, preset {group.preset}", 1, "summary") as advance:
-                with tempfile.TemporaryDirectory(prefix="rmlab-summary-") as scratch:
+                with scratch_folder() as scratch:
                     text = sweep_table.as_markdown(group)
-                    _summarise(store, group, read_sweep(name), text, f"rmlab figures {name}", old, Path(scratch))
+                    _summarise(store, group, read_sweep(name), text, f"rmlab figures {name}", old, scratch)
                 advance(1)
             done.append(f"{name}, {group.preset}")
     return done

@@ -8,7 +8,6 @@ trajectories, of which there are too few to keep an evaluation part aside. A kil
 """
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +22,7 @@ from rmlab.fingerprint import UNHASHED, Identity, fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
+from rmlab.scratch import scratch_folder
 from rmlab.selection import select as choice
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig, Selection, check_fill, largest_scale
@@ -221,11 +221,11 @@ def _one_fold(
             for name in ("auc_pooled", "log_loss", "ece_width_10", "ece_less_floor")
         }
     )
-    with tempfile.TemporaryDirectory() as name:
-        write_score_table(Path(name) / "validation_scores.parquet", watched)
-        logger.artifact(Path(name) / "validation_scores.parquet", own.folder)
-        save_verifier(Path(name) / "model", verifier)
-        logger.artifact(Path(name) / "model", own.folder)
+    with scratch_folder() as scratch:
+        write_score_table(scratch / "validation_scores.parquet", watched)
+        logger.artifact(scratch / "validation_scores.parquet", own.folder)
+        save_verifier(scratch / "model", verifier)
+        logger.artifact(scratch / "model", own.folder)
     device.free_memory()
     return JudgedFold(
         fold,

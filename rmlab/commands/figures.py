@@ -1,7 +1,6 @@
 """`rmlab figures`: finds the sweeps among tracked runs, draws every figure that their runs allow, and prints the files."""
 
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path
 from rmlab.paths import SWEEPS, runs_folder
 from rmlab.progress import progress
+from rmlab.scratch import scratch_folder
 from rmlab.wording import counted, near
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ def draw_figures(
             return _drawn(drawings, out or runs_folder() / "figures")
         folders = list(dict.fromkeys(folder for drawing in drawings for folder in drawing.folders))
         apart = _apart(folders, where)
-        with tempfile.TemporaryDirectory(prefix="rmlab-page-") as scratch:
+        with scratch_folder() as scratch:
 
             def place(path: Path) -> Path:
-                names = (name for folder, name in apart.items() if Path(scratch, folder) in path.parents)
+                names = (name for folder, name in apart.items() if scratch / folder in path.parents)
                 return page / next(names, "")
 
-            return [copy for path in _drawn(drawings, Path(scratch)) for copy in onto_page([path], place(path))]
+            return [copy for path in _drawn(drawings, scratch) for copy in onto_page([path], place(path))]
 
 
 def _apart(folders: Sequence[str], source: str) -> dict[str, str]:

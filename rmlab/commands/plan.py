@@ -1,7 +1,6 @@
 """`rmlab plan`: tokens, operations, memory and hours of a program or a sweep on a named card, before anything runs."""
 
 import json
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,7 +131,9 @@ class _Options:
 def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
     """Of each level and arm one cell is planned; seeds cost the same."""
     from rmlab.configuration import compose
-    from rmlab.planning.report import advice, listed_lines, plan_values
+    from rmlab.planning.advice import command_to_run
+    from rmlab.planning.report import advice, command_lines, listed_lines, named_by, needed, plan_values, ways_for_all
+    from rmlab.sweep.owned_keys import refuse_owned
     from rmlab.sweep.plan import cell_name
     from rmlab.sweep.request import read_request
 
@@ -141,6 +142,7 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
     name, *rest = arguments
     request = read_request(rest)
     spec = request.spec(name)
+    refuse_owned(spec.factors, request.overrides)
     each = len(spec.seeds) * (spec.search.trials if spec.search else 1)
     cells = []
     for level, arm in spec.combinations:
@@ -148,10 +150,19 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
         label = cell_name(spec, str(level), str(arm), 0).removesuffix(" s0")
         question = asked.question(spec.program, config)
         cells.append((label, question, question.answer()))
+
+    def owns_key(key: str) -> bool:
+        return any(factor.owns_key(key) for factor in spec.factors)
+
+    _, question, largest = max(cells, key=lambda cell: cell[2].held)
+    ways = ways_for_all(question, largest, owns_key)
+    settings = needed(question, ways)
+    to_name = {key: word for *_, found in cells for key, word in found.work.to_name.items()}
+    of_all = {key: word for key, word in to_name.items() if not owns_key(key)}
     words = ["rmlab", SWEEP, *arguments]
-    command = shlex.join(words)
     total = sum(found.seconds for *_, found in cells) * each
     if as_json:
+        command = command_to_run(words, settings, of_all)
         values = {
             label: {**plan_values(question, found, words), "command": command} for label, question, found in cells
         }
@@ -168,9 +179,11 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
         )
     for note in dict.fromkeys(note for *_, found in cells for note in found.work.notes):
         print(f"assumed     {note}")
-    _, question, found = max(cells, key=lambda cell: cell[2].held)
-    for line in listed_lines("fits", advice(question, found)):
+    for line in listed_lines("fits", advice(question, largest, ways)):
         print(line)
-    print(
-        f"time        {duration(total)} ({total / 3600:.2f} h) one after the other on {counted(found.gpus, 'GPU')}\ncommand     {command}"
-    )
+    print(f"time        {duration(total)} ({total / 3600:.2f} h) one after the other on {counted(largest.gpus, 'GPU')}")
+    for line in command_lines(words, settings, of_all):
+        print(line)
+    for key, word in to_name.items():
+        if key not in of_all:
+            print(f"            the levels set {key}: give each {named_by(word)}; a plan alone takes a model's name")

@@ -1,6 +1,5 @@
 """`rmlab study`: several sweeps at one preset; which of their cells are finished, and one table and one figure of all of them."""
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 from rmlab.commands.figures import onto_page
 from rmlab.errors import UsageError
 from rmlab.paths import runs_folder
+from rmlab.scratch import scratch_folder
 
 app = typer.Typer()
 
@@ -65,8 +65,8 @@ def study(
             from analysis.studies import study_overview, study_table
             from analysis.studies.page import write as write_page
 
-            with tempfile.TemporaryDirectory(prefix="rmlab-study-") as scratch:
-                drawn = Path(scratch) if page else into
+            with scratch_folder() as scratch:
+                drawn = scratch if page else into
                 files = [*study_table.draw(planned, drawn), *study_overview.draw(planned, drawn)]
                 written += onto_page(files, folder) if page else files
             written += write_page(planned, folder) if page else []

@@ -96,7 +96,7 @@ def sweep(
         stop_after=stop_after,
     )
     from rmlab.sweep.launch import describe, plan_to_launch, run_sweep
-    from rmlab.sweep.own_launchers import is_own, own_launcher
+    from rmlab.sweep.own_launchers import is_own, own_launcher, own_settings
     from rmlab.sweep.request import read_request
 
     until = None if options.stop_after is None else time.monotonic() + 60 * options.stop_after
@@ -107,6 +107,9 @@ def sweep(
 
         multirun(request.spec(name).program, [f"+sweep={name}", *asked], options)
         return
+    own_settings(
+        request.launcher, request.settings
+    )  # what is wrong is said before the sweep is planned, in a dry run too
     plan = plan_to_launch(name, asked, options)
     if options.explain or options.dry_run:
         describe(plan, options)

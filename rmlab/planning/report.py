@@ -1,6 +1,6 @@
 """A plan in words, as plain values, and the table of memory by model and context."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -34,7 +34,7 @@ def plan_lines(question: Question, estimated: Estimate, words: Sequence[str]) ->
     work = estimated.work
     lines = [_line("model", _model(estimated)), *(_line("assumed", note) for note in work.notes)]
     if not estimated.phases:
-        return [*lines, *_command_lines(words, (), work.to_name)]
+        return [*lines, *command_lines(words, (), work.to_name)]
     ways = _ways(question, estimated)
     lines += listed_lines("work", [_phase(cost, estimated.card) for cost in estimated.phases])
     lines += [_line("memory", _memory(estimated)), *listed_lines("tensors", _tensors(estimated))]
@@ -48,7 +48,7 @@ def plan_lines(question: Question, estimated: Estimate, words: Sequence[str]) ->
         )
     lines += listed_lines("fits", [_verdict(estimated), *advice(question, estimated, ways)])
     lines.append(_line("time", _time(estimated)))
-    return [*lines, *_command_lines(words, _needed(question, ways), work.to_name)]
+    return [*lines, *command_lines(words, needed(question, ways), work.to_name)]
 
 
 def _line(key: str, text: str) -> str:
@@ -123,6 +123,14 @@ def _ways(question: Question, estimated: Estimate) -> list[Way]:
     return [] if estimated.fits or not estimated.phases else what_fits(question)
 
 
+def ways_for_all(question: Question, estimated: Estimate, owns_key: Callable[[str], bool]) -> list[Way]:
+    """How the cells of a sweep would fit, of which this one takes most: what the sweep varies stays as it is. owns_key: whether it varies
+    a key."""
+    return [
+        way for way in _ways(question, estimated) if not any(owns_key(text.partition("=")[0]) for text in way.settings)
+    ]
+
+
 def advice(question: Question, estimated: Estimate, ways: Sequence[Way] | None = None) -> list[str]:
     """What to change so that it fits, with the memory and time that it takes then; nothing where it fits. ways: where they are known."""
     if estimated.fits:
@@ -150,21 +158,23 @@ def _time(estimated: Estimate) -> str:
     return said
 
 
-def _needed(question: Question, ways: Sequence[Way]) -> Sequence[str]:
+def needed(question: Question, ways: Sequence[Way]) -> Sequence[str]:
     """The overrides that the command needs beside its own: of the first of the ways to make it fit, or of the GPUs that were asked for."""
     if ways:
         return ways[0].settings
     return on_gpus(question.gpus, question.settings) if question.spreads else ()
 
 
-def _command_lines(words: Sequence[str], settings: Sequence[str], to_name: Mapping[str, str]) -> list[str]:
+def command_lines(words: Sequence[str], settings: Sequence[str], to_name: Mapping[str, str]) -> list[str]:
     """The command that runs it, with the settings that it needs beside its own, and what has to be named in it."""
     lines = [command_to_run(words, settings, to_name)]
-    lines += [
-        f"{key}={word}: {NAMED_BY[word if word in NAMED_BY else 'VERIFIER']}; a plan alone takes a model's name"
-        for key, word in to_name.items()
-    ]
+    lines += [f"{key}={word}: {named_by(word)}; a plan alone takes a model's name" for key, word in to_name.items()]
     return listed_lines("command", lines)
+
+
+def named_by(word: str) -> str:
+    """What a run takes in place of a word of `Work.to_name`; a list of verifiers as one."""
+    return NAMED_BY[word if word in NAMED_BY else "VERIFIER"]
 
 
 def _shares(cost: Any) -> str:
@@ -208,7 +218,7 @@ def plan_values(question: Question, estimated: Estimate, words: Sequence[str]) -
         ],
         "seconds": estimated.seconds,
         "mfu": estimated.mfu if estimated.mfu is not None else estimated.achieved if estimated.phases else None,
-        "command": command_to_run(words, _needed(question, ways), estimated.work.to_name),
+        "command": command_to_run(words, needed(question, ways), estimated.work.to_name),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
@@ -18,7 +18,7 @@ from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
 from rmlab.models.packed import packs
 from rmlab.rl.graphed_rows import GraphedRows
-from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
+from rmlab.training.checkpoints import load_checkpoint, load_weights, save_checkpoint
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
 
@@ -138,12 +138,12 @@ class BestWeights:
                 path.unlink()
 
     def put_back(self, step: int) -> None:
-        """Puts the kept weights into the model. Raises DataError where they are gone."""
+        """Puts the kept weights into the model. Raises DataError where they are gone or cannot be read."""
         if not self.path(step).is_file():
             raise DataError(
                 f"{self.path(step)} is missing: the best weights belong to the state beside it, so copy both"
             )
-        kept = load_file(self.path(step))
+        kept = load_weights(self.path(step))
         with torch.no_grad():
             for name, parameter in self.own.named_parameters():
                 parameter.copy_(kept[name])

@@ -1,7 +1,6 @@
 """The MLflow run of one training: opened with its identity, and completed with its results."""
 
 import copy
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -24,6 +23,7 @@ from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_
 from rmlab.rl.reward_model import calibrator
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
+from rmlab.scratch import scratch_folder
 from rmlab.sweep.cells import without_keys
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.parameters import parameters
@@ -139,9 +139,9 @@ def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, 
     logger.json("held_out.json", held_out_rates_record(state, loop.held_out_after, loop.held_out))
     logger.metrics(outcome_metrics(result))
     if settings.keep_model:
-        with tempfile.TemporaryDirectory() as name:
+        with scratch_folder() as scratch:
             save_policy(
-                Path(name) / "model",
+                scratch / "model",
                 copy.deepcopy(loop.learner.model).cpu(),  # the learner can go on
                 load_tokenizer(start.folder),
                 {
@@ -154,7 +154,7 @@ def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, 
                     **{k: v for k, v in record_of(start.folder).items() if k in PASSED_ON},
                 },
             )
-            logger.artifact(Path(name) / "model")
+            logger.artifact(scratch / "model")
     name = settings.tracking.name or settings.name
     lines = [*signal(state.history), *described(result), *timed(state.history)]
     return "\n".join(

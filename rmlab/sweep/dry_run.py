@@ -14,7 +14,7 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import portable
 from rmlab.sweep.plan import Cell, cell_name, shape
 from rmlab.sweep.spec import SweepSpec
-from rmlab.sweep.stopped_cells import has_checkpoint, trained_share
+from rmlab.sweep.stopped_cells import damaged_checkpoint, has_checkpoint, trained_share
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
 from rmlab.tracking.dead_runs import LeaseMonitor
 from rmlab.tracking.leases import holder_words
@@ -63,7 +63,10 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         else:
             kind, words = _state(key, known, monitor, redo, retry_failed, ", without weights" if key in bare else "")
             states[kind] += 1
-            if kind == "to run" and has_checkpoint(key):
+            if kind == "to run" and (damaged := damaged_checkpoint(key)) is not None:
+                states["damaged"] += 1
+                words += f", but {portable(str(damaged))} is not a whole checkpoint: delete it, and the run starts from the beginning"
+            elif kind == "to run" and has_checkpoint(key):
                 states["to resume"] += 1
                 kind = _to_resume(cell)
             state = f"{kind}{words}"
@@ -74,9 +77,11 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         parts.append(f"{states['failed']} failed before (--retry-failed runs them again)")
     if states["at work"]:
         parts.append(f"{states['at work']} at work elsewhere")
-    resumed = f" ({states['to resume']} of them from a checkpoint)" if states["to resume"] else ""
-    lines += ["", ", ".join([*parts, f"{states['to run']} to run{resumed}"])]
-    lines += _cost(spec, begun=states["to run"] < len(first) or bool(resumed))
+    of_them = [f"{states['to resume']} of them from a checkpoint"] if states["to resume"] else []
+    of_them += [f"{states['damaged']} refused while a damaged checkpoint is there"] if states["damaged"] else []
+    behind = f" ({', '.join(of_them)})" if of_them else ""
+    lines += ["", ", ".join([*parts, f"{states['to run']} to run{behind}"])]
+    lines += _cost(spec, begun=states["to run"] < len(first) or bool(states["to resume"]))
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ How a sweep runs: the flags of `rmlab sweep`, which are also keys of Hydra's swe
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -31,6 +32,18 @@ class OnError(StrEnum):
     cont = "continue"
 
 
+_WHOLE, _SWITCH = (int, "a whole number, at least 1"), (bool, "true or false")
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "workers": _WHOLE,
+    "batch": _WHOLE,
+    "on_error": (str, f"one of {', '.join(OnError)}"),
+    "redo_before": (str, "a time, such as 2026-01-31T12:00:00"),
+    "stop_after": ((int, float), "a number of minutes"),
+    **dict.fromkeys(("dry_run", "explain", "retry_failed", "force", "rerun_stale", "rerun_without_weights"), _SWITCH),
+}
+"""Of each option what it can be: as a key of Hydra's sweeper it may be given anything."""
+
+
 @dataclass(frozen=True)
 class SweepOptions:
     """workers: cells that run at once, None = as many as the cores (or GPUs) hold. on_error: whether to stop or continue after a failure.
@@ -56,6 +69,10 @@ class SweepOptions:
 
     def __post_init__(self) -> None:
         """Raises UsageError for an invalid value."""
+        for name, value in vars(self).items():
+            kinds, what = _KINDS[name]
+            if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)):
+                raise UsageError(f"{name}={value}: must be {what}")
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers {self.workers}: must be at least 1")
         if self.stop_after is not None and not 0 < self.stop_after < math.inf:
@@ -136,9 +153,12 @@ def read_request(arguments: Sequence[str]) -> Request:
         key, equals, value = text.partition("=")
         if not equals or text.startswith("-"):
             raise UsageError(f"{text!r} is not an override: write KEY=VALUE, for example data.label_ratio=2:1")
+        of_hydra = re.match(r"[+~]*hydra([./]|$)", key)
         if text.startswith(LAUNCHER):
+            if not re.fullmatch(r"[A-Za-z_]\w*", value):
+                raise UsageError(f"{text}: name one launcher, such as {LAUNCHER}slurm")
             launcher = value
-        elif text.startswith(("hydra/", "hydra.")):
+        elif of_hydra:
             settings.append(text)
         elif key in ("preset", *CHOICES):
             try:

@@ -92,7 +92,19 @@ def read_search(raw: dict[str, Any], path: Path) -> SearchSpec:
             raise UsageError(
                 f"{path}, search: there is no key {key!r}{near(str(key), known)}; the keys are {', '.join(known)}"
             )
-    if not isinstance(search.get("trials"), int):
+    for name, allowed in search["space"].items():
+        if not isinstance(allowed, dict):
+            raise UsageError(
+                f"{path}, search: {name}={allowed} must be {{low, high}} (with log or step) or {{choices}}"
+            )
+    for key, kind, what in (
+        ("sampler", dict, "a mapping with `_target_`"),
+        ("pruning", dict, "a mapping with the keys metric, goal and pruner"),
+        ("storage", str, "the URL of a database"),
+    ):
+        if search.get(key) is not None and not isinstance(search[key], kind):
+            raise UsageError(f"{path}, search: {key}={search[key]} must be {what}")
+    if not isinstance(search.get("trials"), int) or isinstance(search["trials"], bool):
         raise UsageError(f"{path}, search: trials must be a whole number")
     for key in ("factor", "levels", "baseline"):
         if key in raw:

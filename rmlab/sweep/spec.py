@@ -156,18 +156,24 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
         raise UsageError(
             f"{path}: presets are missing; at least one is needed, such as `presets: {{demo: {{overrides: [preset=demo]}}}}`"
         )
+    if isinstance(preset, list | dict):
+        raise UsageError(
+            f"preset={preset} must be the name of one preset; sweep {name} has: {', '.join(map(str, presets))}"
+        )
     preset = preset or ("demo" if "demo" in presets else next(iter(presets)))
     if preset not in presets:
-        raise UsageError(f"sweep {name} has no preset {preset!r}{near(preset, presets)}; it has: {', '.join(presets)}")
+        raise UsageError(
+            f"sweep {name} has no preset {preset!r}{near(str(preset), map(str, presets))}; it has: {', '.join(map(str, presets))}"
+        )
     of_preset = typed(Preset, presets[preset] or {}, f"{path}, preset {preset}", whole=False)
     if _other_cells(raw, of_preset, changes or {}):
         raw.pop("cost", None)  # it is of the file's own cells
     for key, value in {**of_preset, **(changes or {})}.items():
         if key == "arms":
             if value is not None:
-                raw["arms"] = {**(raw.get("arms") or {}), "levels": value}
+                raw["arms"] = {**_mapping(raw, "arms", path), "levels": value}
         elif key == "trials":
-            raw["search"] = {**(raw.get("search") or {}), "trials": value}
+            raw["search"] = {**_mapping(raw, "search", path), "trials": value}
         elif key == "overrides":
             raw["overrides"] = value
         elif value is not None:
@@ -185,6 +191,14 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
     spec = SweepSpec(**values)
     _check(spec, path)
     return spec
+
+
+def _mapping(raw: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    """What the file has under a key; empty where it has nothing. Raises UsageError where that is no mapping."""
+    value = raw.get(key) or {}
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: {key}={value} must be a mapping")
+    return value
 
 
 def _other_cells(raw: Mapping[str, Any], preset: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:

@@ -1,6 +1,8 @@
-"""What a stopped cell left behind: whether there is a checkpoint from which it goes on, and how far it was. Read without torch."""
+"""What a stopped cell left behind: whether there is a checkpoint from which it goes on, and how far it was. Read without torch, from the
+headers of its files alone."""
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,19 @@ from rmlab.sweep.plan import Cell
 FIRST_RANK = "rank0000"
 BEST = "best_"
 """How files begin that hold the weights of a step alone (`rmlab.rl.learner.BestWeights`)."""
-LONGEST_HEADER = 1 << 28
-"""Bytes; a file that states more is no checkpoint."""
+LONGEST_HEADER = 100_000_000
+"""Bytes; safetensors refuses a file that states more."""
 
 
 def has_checkpoint(key: str) -> bool:
-    """Whether the cell of a config_hash was stopped with a checkpoint, of whichever program."""
-    return bool(_checkpoints(key))
+    """Whether the cell of a config_hash was stopped with a checkpoint, of whichever program, and can go on from it."""
+    return bool(_checkpoints(key)) and damaged_checkpoint(key) is None
+
+
+def damaged_checkpoint(key: str) -> Path | None:
+    """A checkpoint of the cell of a config_hash that is not whole (cut by a copy that ended early, say); None where there is none. The
+    cell refuses to start until it is deleted."""
+    return next((path for path in _checkpoints(key) if not _is_whole(path)), None)
 
 
 def trained_share(cell: Cell) -> float | None:
@@ -46,12 +54,37 @@ def _checkpoints(key: str) -> list[Path]:
 
 
 def _state(path: Path) -> dict[str, Any] | None:
-    """The state in the header of a checkpoint (`rmlab.training.checkpoints`); None of any other file."""
+    """The state in the header of a checkpoint (`rmlab.training.checkpoints`); None of any other file and of one that is not whole."""
     try:
-        with path.open("rb") as file:
-            [length] = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length)) if length < LONGEST_HEADER else {}
-        state = json.loads(header["__metadata__"]["state"])
-    except (OSError, struct.error, ValueError, KeyError, TypeError, RecursionError):
+        state = json.loads(_header(path)["__metadata__"]["state"])
+    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return state if isinstance(state, dict) else None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether safetensors would read it. One that was removed meanwhile is in nobody's way."""
+    try:
+        _header(path)
+    except FileNotFoundError:
+        return True
+    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+    return True
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """Of a safetensors file: 8 bytes that say how long it is, itself as JSON, and then the tensors that it places.
+
+    Raises OSError, or ValueError and its like where the file is none or does not end with its last tensor.
+    """
+    with path.open("rb") as file:
+        [length] = struct.unpack("<Q", file.read(8))
+        if length > LONGEST_HEADER:
+            raise ValueError(f"a header of {length} bytes")
+        header: dict[str, Any] = json.loads(file.read(length))
+        size = os.fstat(file.fileno()).st_size
+    end = max((tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"), default=0)
+    if size != 8 + length + end:
+        raise ValueError(f"{size} bytes in place of {8 + length + end}")
+    return header

@@ -168,12 +168,17 @@ def listing(store: Store) -> str:
     return "`rmlab runs list`" if store.uri == default_uri() else f"`rmlab runs list --store {store.uri}`"
 
 
+def with_id(found: Iterable[AnyInfo], beginning: str) -> list[AnyInfo]:
+    """The runs whose id, here or where it was imported from, begins so."""
+    return [r for r in found if r.run_id.startswith(beginning) or r.tags.get(IMPORTED_RUN, "").startswith(beginning)]
+
+
 def beginning_with(found: Iterable[AnyInfo], run_id: str, where: str) -> AnyInfo | None:
     """The run whose id, here or where it was imported from, begins so; None where none does. where: what holds the runs.
 
     Raises StoreError where several do.
     """
-    near = [run for run in found if run.run_id.startswith(run_id) or run.tags.get(IMPORTED_RUN, "").startswith(run_id)]
+    near = with_id(found, run_id)
     if len(near) > 1:
         raise StoreError(
             f"{len(near)} runs in {where} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}. "

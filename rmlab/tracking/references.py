@@ -3,7 +3,8 @@
 d0c2...           the id of a run (32 hex digits), or its beginning from 6 digits on
 5e6f7a8b9c0d1e2f  a cell by its config_hash (16 hex digits): whichever run finished it
 data_scale/demo/4000/s0   a cell by sweep, preset, level and seed
-execution_a       a run by its name, where one finished run alone has it
+execution_a       a run by its name, where one finished run alone has it; where the name is the beginning of another run's id or its
+                  config_hash too, neither is chosen
 runs/policies/x   a folder
 """
 
@@ -15,16 +16,18 @@ from pathlib import Path
 
 from rmlab.errors import AmbiguousName, DataError, StoreError
 from rmlab.fingerprint import file_fingerprint, fingerprint
-from rmlab.tracking.query import SHORTEST, AnyInfo, TrackedRun, beginning_with, get_run, listing
-from rmlab.tracking.run_index import RunInfo, cell_runs, finished_run, run_infos
+from rmlab.tracking.query import SHORTEST, AnyInfo, TrackedRun, beginning_with, get_run, listing, with_id
+from rmlab.tracking.run_index import RunInfo, finished_run, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import CONFIG_HASH, FINISHED, REPLACED
+from rmlab.tracking.tags import CONFIG_HASH, FINISHED, IMPORTED_RUN, REPLACED
 from rmlab.tracking.weights import MODEL
 from rmlab.wording import counted
 
 CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
 CONFIG = r"[0-9a-f]{16}"
-HEX = rf"[0-9a-f]{{{SHORTEST},32}}"
+ID = 32
+"""Digits of a whole id."""
+HEX = rf"[0-9a-f]{{{SHORTEST},{ID}}}"
 NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
 VALIDATION_SCORES = "validation_scores.parquet"
 LISTS_BUNDLE = "`rmlab runs list --store BUNDLE`"
@@ -99,22 +102,15 @@ def find_artifact(name: str, artifact: str, uri: str | None = None) -> Path:
 def find_run(name: str, uri: str | None = None) -> TrackedRun:
     """The run that a name means: its id or the beginning of it, its name, or a cell, by its config_hash or as SWEEP/PRESET/LEVEL/SEED.
 
-    Raises DataError for a cell that no run finished, or that is several, AmbiguousName for a name that several runs have, StoreError for
-    a run that is not there.
+    Raises DataError for a cell that no run finished, or that is several, AmbiguousName for a name that several runs have, or
+    that is the beginning of another run's id, StoreError for a run that is not there.
     """
     _refuse_path(name)
     store = Store.existing(uri)
     if store is None:
         raise DataError(f"{name}: there is no such file or folder, and no run has been tracked yet")
-    if re.fullmatch(CELL, name):
-        return get_run(store, _finished_cell(name, run_infos(store), store.uri, listing(store)).run_id)
-    if re.fullmatch(CONFIG, name):
-        if (info := cell_runs(store).finished.get(name)) is not None:
-            return get_run(store, info.run_id)
-        if not any(h.run_id.startswith(name) for h in run_infos(store)):
-            raise _no_such_hash(name, store.uri)
-    if (called := _called(name, run_infos(store), store.uri)) is not None:
-        return get_run(store, called.run_id)
+    if (info := _meant(name, run_infos(store), store.uri, listing(store))) is not None:
+        return get_run(store, info.run_id)
     _refuse_slash(name)
     return get_run(store, name)
 
@@ -125,33 +121,53 @@ def run_among(name: str, found: Sequence[AnyInfo], where: str) -> AnyInfo:
     Raises as `find_run` does.
     """
     _refuse_path(name)
-    if re.fullmatch(CELL, name):
-        return _finished_cell(name, found, where, LISTS_BUNDLE)
-    if re.fullmatch(CONFIG, name):
-        of_cell = {info.run_id: info for info in found if info.tags.get(CONFIG_HASH) == name}
-        if (finished := finished_run(of_cell.values())) is not None:
-            return of_cell[finished.run_id]
-    if (called := _called(name, found, where)) is not None:
-        return called
+    if (info := _meant(name, found, where, LISTS_BUNDLE)) is not None:
+        return info
     _refuse_slash(name)
-    if re.fullmatch(HEX, name.lower()):
-        if (run := beginning_with(found, name.lower(), where)) is not None:
-            return run
-        if re.fullmatch(CONFIG, name):
-            raise _no_such_hash(name, where)
     raise StoreError(
         f"there is no run {name!r} in {where}. {LISTS_BUNDLE} shows the runs of a bundle; "
         f"name one, or give at least {SHORTEST} characters of an id."
     )
 
 
+def _meant(name: str, found: Sequence[AnyInfo], where: str, lists: str) -> AnyInfo | None:
+    """The run that a cell, a config_hash, an id, the beginning of one, or a name means; None where nothing of these is there.
+
+    where: what holds the runs. lists: the command that lists them. Raises as `find_run` does.
+    """
+    key = name.lower()
+    if whole := [i for i in found if i.run_id == key] or [i for i in found if i.tags.get(IMPORTED_RUN) == key]:
+        return whole[0]  # a whole id means its run, whatever others are called
+    called = _called(name, found, where)
+    if re.fullmatch(CELL, name):
+        return called or _finished_cell(name, found, where, lists)
+    if not re.fullmatch(HEX, key):
+        return called
+    of_cell = {info.run_id: info for info in found if info.tags.get(CONFIG_HASH) == key}
+    finished = finished_run(of_cell.values())
+    if called is None and finished is not None:
+        return of_cell[finished.run_id]
+    if called is None:
+        if (run := beginning_with(found, key, where)) is None and re.fullmatch(CONFIG, key):
+            raise _no_such_hash(name, where)
+        return run
+    others = {info.run_id: f"{info.name}, whose id begins so" for info in with_id(found, key)}
+    if finished is not None and called.run_id not in of_cell:
+        others[finished.run_id] = f"{finished.name}, whose config_hash this is"
+    others.pop(called.run_id, None)
+    if others:
+        raise AmbiguousName(
+            f"{name} can mean several runs in {where}. Name one by its id: {called.run_id} (named {name}); "
+            + "; ".join(f"{run_id} ({words})" for run_id, words in others.items())
+        )
+    return called
+
+
 def _called(name: str, found: Iterable[AnyInfo], where: str) -> AnyInfo | None:
-    """The run of this name: the finished one, or the only one; None where none has it, or where it can be an id. where: what holds them.
+    """The run of this name: the finished one, or the only one; None where none has it. where: what holds them.
 
     Raises AmbiguousName, with the ids, where several cells have it.
     """
-    if re.fullmatch(HEX, name.lower()):
-        return None
     having = {info.run_id: info for info in found if info.name == name and info.status != REPLACED}
     whole = {run_id: info for run_id, info in having.items() if info.status == FINISHED} or having
     of_one_cell = len({info.tags.get(CONFIG_HASH, run_id) for run_id, info in whole.items()}) == 1

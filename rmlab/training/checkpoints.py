@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
@@ -96,6 +96,17 @@ def load_checkpoint(
     except (SafetensorError, OSError) as error:
         raise _unreadable(path, error) from error
     return state
+
+
+def load_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file of weights that was kept beside a checkpoint. Raises DataError where it cannot be read."""
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise DataError(
+            f"{path} is not a readable file of weights ({error}), and the checkpoint beside it needs it. Copy both again, or delete "
+            "both; the run then starts from the beginning."
+        ) from error
 
 
 def _state(file: Path, run: str) -> dict[str, Any]:

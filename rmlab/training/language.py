@@ -15,6 +15,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from rmlab.errors import UsageError
+from rmlab.stopping import interrupt_stops_at_once
 from rmlab.training.batching import IGNORED, Rows
 from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.training.device import accelerator, device_name
@@ -135,6 +136,8 @@ def _recipe(
             _batches(len(rows), read_rows, seed), _batches(len(questions or rows), asked_rows, seed), strict=False
         )
         draws = islice(both, state.step, None)
+        if "unmeasured" in state.extra:
+            state.measured.append((state.step, measured(state)))
 
     def done(state: TrainingState) -> float:
         return max(state.tokens / config.tokens, state.seconds / 60 / config.max_minutes)
@@ -164,9 +167,19 @@ def _recipe(
         if due <= state.extra.get("evaluated", 0):
             return {}
         state.extra["evaluated"] = due
-        return evaluate(model, held_out, device)
+        return measured(state)
 
-    return Recipe(rate, gradient, config.tokens, "pretraining", every=LOG_EVERY, after=after, restore=restore)
+    def measured(state: TrainingState) -> dict[str, float]:
+        """The losses of the held-out rows. Ctrl-C and SIGTERM cut this; the same training then measures them when it goes on."""
+        state.extra["unmeasured"] = True
+        with interrupt_stops_at_once():
+            values = evaluate(model, held_out, device)
+        del state.extra["unmeasured"]
+        return values
+
+    return Recipe(
+        rate, gradient, config.tokens, "pretraining", every=LOG_EVERY, after=after, after_is_cut=True, restore=restore
+    )
 
 
 def _history(took: Trained, state: TrainingState, last: dict[str, float]) -> list[dict[str, float]]:

@@ -59,7 +59,8 @@ class Recipe:
     rate: learning rate of the next step, None = training is over. gradient: adds the next step's gradient to the parameters and
     returns its loss (on the device) and the tokens read. tokens: in all, for the progress bar. steps: in all, where that is known.
     every: steps between two rows of the log; reading a loss makes the device wait. after: is called after each step and returns
-    values to log. restore: is called with the state that a training goes on from, a new one's too.
+    values to log. after_is_cut: whether Ctrl-C and SIGTERM may cut it (`interrupt_stops_at_once`), because `restore` makes it again.
+    restore: is called with the state that a training goes on from, a new one's too.
     """
 
     rate: Callable[[TrainingState], float | None]
@@ -69,6 +70,7 @@ class Recipe:
     steps: int | None = None
     every: int = 1
     after: Callable[[TrainingState], dict[str, float]] | None = None
+    after_is_cut: bool = False
     restore: Callable[[TrainingState], None] | None = None
 
 
@@ -217,12 +219,13 @@ def train_loop(
                 rows.begin()
             advance(tokens, rows.note)
             aside = time.monotonic()
-            if recipe.after and (values := recipe.after(state)):
+            values, cut = _after(recipe, state)
+            if values:
                 state.measured.append((state.step, values))
                 if watch:
                     watch(*state.measured[-1])
             state.seconds = seconds_before + time.monotonic() - steady
-            rate, stop = recipe.rate(state), stop_asked()
+            rate, stop = recipe.rate(state), cut or stop_asked()
             since = began if rate is None else saved
             stop, save = ranks.agree(stop, time.monotonic() - since >= runtime.checkpoint_seconds)
             if rate is None or stop:
@@ -254,6 +257,18 @@ def train_loop(
         ),
         state,
     )
+
+
+def _after(recipe: Recipe, state: TrainingState) -> tuple[dict[str, float], KeyboardInterrupt | None]:
+    """What is measured after a step, and what cut it where `restore` makes it again: the step itself is finished, and is kept."""
+    if recipe.after is None:
+        return {}, None
+    try:
+        return recipe.after(state), None
+    except KeyboardInterrupt as cut:
+        if not recipe.after_is_cut:
+            raise
+        return {}, cut
 
 
 def planned(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
 
 from rmlab.errors import UsageError
@@ -22,6 +22,7 @@ from rmlab.models.attention import sent
 from rmlab.models.heads import float_logits
 from rmlab.models.packed import PackedRow, pack_row, packed, packed_rows
 from rmlab.training.batching import SFTExample, micro_batches, plan_batches
+from rmlab.training.checkpoints import load_weights
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator, checkpointed_layers, compiled_layers, trains_packed
 from rmlab.training.loop import Log, Trained, TrainingState, planned, run_identity, train_loop
@@ -123,7 +124,7 @@ class _Snapshots:
     def read(self, state: TrainingState) -> None:
         """The copies that were taken before a resume."""
         for share in [share for share, wanted in self.at.items() if wanted <= state.step]:
-            self.weights[share] = load_file(self._file(share))
+            self.weights[share] = load_weights(self._file(share))
 
     def models(self) -> tuple[tuple[float, Any], ...]:
         """(share, model on the CPU) in the order of shares."""

@@ -3,7 +3,6 @@
 What a verifier's run stores in tracking: its inputs, the few parameters by which runs are compared, its results.
 """
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from rmlab.metrics.registry import curves
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
+from rmlab.scratch import scratch_folder
 from rmlab.tracking.fold_logger import FoldLogger
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.views import EVALUATION
@@ -178,9 +178,9 @@ def log_results(logger: RunLogger, verifier: Verifier, results: Results) -> None
     """Reports, baselines, metrics by part, score tables and the verifier itself."""
     log_tables(logger, results)
     logger.tags({SCORED_IN: verifier.scored_in})
-    with tempfile.TemporaryDirectory() as name:
-        save_verifier(Path(name) / "model", verifier)
-        logger.artifact(Path(name) / "model")
+    with scratch_folder() as scratch:
+        save_verifier(scratch / "model", verifier)
+        logger.artifact(scratch / "model")
 
 
 def log_tables(logger: RunLogger, results: Results) -> None:
@@ -188,8 +188,7 @@ def log_tables(logger: RunLogger, results: Results) -> None:
     logger.json("report.json", results.report)
     logger.json("baselines.json", results.baselines)
     log_report(logger, "eval", results.report)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         write_score_table(folder / "scores.parquet", results.evaluation)
         logger.artifact(folder / "scores.parquet")
         if results.validation is not None and results.validation_report is not None:

@@ -1,9 +1,7 @@
 """What the verifiers of all folds leave in the store together: their pooled scores, and the reports on them."""
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rmlab.fingerprint import fingerprint
@@ -11,6 +9,7 @@ from rmlab.metrics.report import report
 from rmlab.metrics.thin import cautions
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
+from rmlab.scratch import scratch_folder
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.tags import origin_tags
@@ -58,11 +57,11 @@ def log_folds(
         {policy: report(of_policies(everything, [policy]), replicates=replicates) for policy in policies},
     )
     tables = {"policy_identity_scores": baselines["policy_identity"], "unseen_scores": of_policies(everything, unseen)}
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as scratch:
         for title, table in tables.items():
             if not isinstance(table, dict) and len(table):
-                write_score_table(Path(folder) / f"{title}.parquet", table)
-                logger.artifact(Path(folder) / f"{title}.parquet")
+                write_score_table(scratch / f"{title}.parquet", table)
+                logger.artifact(scratch / f"{title}.parquet")
     if unseen:
         log_report(logger, "unseen", report(of_policies(everything, unseen), replicates=replicates))
     logger.json(

@@ -1,6 +1,7 @@
 """`rmlab plan` of every program: counted work, a verdict, and what would fit; without torch."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,38 @@ def test_a_sweep_is_the_sum_of_its_cells(capsys: pytest.CaptureFixture[str]) -> 
     assert found["seconds"] == pytest.approx(sum(cell["seconds"] for cell in found["cells"].values()))
     plan("sweep", ["data_scale", "preset=smoke"])
     assert "4 levels x 1 of each" in capsys.readouterr().out
+
+
+def test_the_command_of_a_sweep_does_what_was_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the GPUs that were asked for, what makes the largest cell fit, and a word for what only a plan takes."""
+    asked = ["data_scale", "preset=small", "data=real", "model=hf", "model.pretrained=Qwen3-0.6B"]
+    two = ["runtime=multi_gpu", "runtime.processes=2"]
+    fitting = ["training.micro_batch_size=1", "evaluation.batch_tokens=768", "runtime.micro_batch_tokens=null"]
+    command = ["rmlab", "sweep", *asked[:-1], "model.pretrained=FOLDER"]
+    plan("sweep", [*asked, *fitting], gpus=2)
+    said = capsys.readouterr().out
+    assert f"command     {shlex.join([*command, *fitting, *two])}\n" in said
+    assert "            model.pretrained=FOLDER: a folder with a model, or hf:NAME; a plan alone" in said
+    found = planned(capsys, "sweep", *asked[:-1], "model.pretrained=Qwen3-4B", gpus=2)
+    assert shlex.split(found["command"]) == [*command, *fitting, *two]
+    assert all(cell["command"] == found["command"] for cell in found["cells"].values())
+    paid = planned(capsys, "sweep", "reward_modes", "preset=smoke", "start=SmolLM2-135M")["command"]
+    assert paid == "rmlab sweep reward_modes preset=smoke start=POLICY verifier=VERIFIER", "one of the levels needs it"
+
+
+def test_the_command_of_a_sweep_leaves_what_the_sweep_varies(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["preset=smoke", "start=SmolLM2-135M", "levels=[Qwen3-0.6B]", "baseline=Qwen3-0.6B"]
+    plan("sweep", ["verifier_to_rl", *asked])
+    said = capsys.readouterr().out
+    assert f"command     rmlab sweep verifier_to_rl preset=smoke start=POLICY '{asked[2]}' {asked[3]}\n" in said
+    assert "            the levels set verifier: give each a run, a cell or a folder (`rmlab train` makes one)" in said
+    adapters = ["preset=small", "data=real", "model=hf", "model.pretrained=Qwen3-8B"]
+    plan("sweep", ["lora", *adapters])
+    said = capsys.readouterr().out
+    assert "does not fit" in said
+    assert "lora.rank" not in said.partition("fits  ")[2]
+    with pytest.raises(UsageError, match=r"this sweep varies data\.scale"):
+        plan("sweep", ["data_scale", "preset=smoke", "data.scale=3"])
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,7 @@ def test_the_best_looks_weights_come_back_and_others_are_forgotten(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["best_000020.safetensors"]
     with pytest.raises(DataError, match=r"best_000010\.safetensors is missing"):
         kept.put_back(10)
+    whole = kept.path(20).read_bytes()
+    kept.path(20).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"best_000020\.safetensors is not a readable file of weights"):
+        kept.put_back(20)

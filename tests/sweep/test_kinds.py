@@ -99,3 +99,46 @@ def test_a_search_that_cannot_be_made(tmp_path: Path, objectives: str, space: st
     with pytest.raises(UsageError, match=words) as caught:
         read_sweep(str(tmp_path / "s.yaml"))
     assert "\n" not in str(caught.value)
+
+
+SEARCHED = "question: q\nprogram: {}\nseeds: [0]\npresets: {{demo: }}\nsearch: {{trials: 2, objectives: {{validation/x: maximize}}, {}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("space: {learning_rate: 3}", "search: learning_rate=3 must be {low, high}"),
+        ("space: {learning_rate: {choices: [1]}}, sampler: 3", "search: sampler=3 must be a mapping"),
+        ("space: {learning_rate: {choices: [1]}}, pruning: [a]", r"search: pruning=\['a'\] must be a mapping"),
+        ("space: {learning_rate: {choices: [1]}}, storage: 3", "search: storage=3 must be the URL of a database"),
+    ],
+)
+def test_a_single_value_in_a_search_where_a_mapping_is_meant(tmp_path: Path, more: str, words: str) -> None:
+    (tmp_path / "s.yaml").write_text(SEARCHED.format(TOY, more))
+    with pytest.raises(UsageError, match=words):
+        read_sweep(str(tmp_path / "s.yaml"))
+
+
+def test_a_single_value_where_what_is_chosen_within_a_mapping_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(HEAD + "levels: [1]\narms: 3\nsearch: 3\npresets: {demo: }\n")
+    with pytest.raises(UsageError, match="arms=3 must be a mapping"):
+        read_sweep(str(tmp_path / "s.yaml"), None, {"arms": ["a"]})
+    with pytest.raises(UsageError, match="search=3 must be a mapping"):
+        read_sweep(str(tmp_path / "s.yaml"), None, {"trials": 3})
+
+
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [
+        (["smoke"], r"preset=\['smoke'\] must be the name of one preset; sweep data_scale has: smoke"),
+        (3, "has no preset 3"),
+    ],
+)
+def test_a_preset_that_is_no_name(preset: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        read_sweep("data_scale", preset)  # type: ignore[arg-type]  # as it is read from the command line
+
+
+def test_a_group_chosen_by_numbers() -> None:
+    with pytest.raises(UsageError, match=r"training=\[1\] is not KEY=VALUE"):
+        compose("train_verifier", ["training=[1]"])

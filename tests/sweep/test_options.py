@@ -5,7 +5,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from rmlab.errors import UsageError
+from rmlab.sweep.own_launchers import own_settings
 from rmlab.sweep.request import OnError, SweepOptions, read_request
+from tests.sweeping import TOY, rmlab_here
 
 
 def test_what_is_done_once_is_not_in_the_command_that_goes_on() -> None:
@@ -44,3 +46,54 @@ def test_the_line_is_parted() -> None:
     for text, words in (("scale", "is not an override"), ("--x=1", "is not an override"), ("seeds=[1", "or a list")):
         with pytest.raises(UsageError, match=words):
             read_request([text])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("workers", "x", "workers=x: must be a whole number"),
+        ("workers", [1], r"workers=\[1\]: must be a whole number"),
+        ("batch", True, "batch=True: must be a whole number"),
+        ("stop_after", "soon", "stop_after=soon: must be a number of minutes"),
+        ("dry_run", 3, "dry_run=3: must be true or false"),
+        ("redo_before", 3, "redo_before=3: must be a time"),
+        ("on_error", ["stop"], r"on_error=\['stop'\]: must be one of stop, continue"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(option: str, value: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        SweepOptions(**{option: value})  # type: ignore[arg-type]  # as Hydra's sweeper gives it
+
+
+@pytest.mark.parametrize(
+    ("launcher", "setting", "words"),
+    [
+        ("local", "hydra.sweeper.params=3", "this has no effect on a sweep that launcher local runs"),
+        ("local", "+hydra.sweeper.params=3", "this has no effect on a sweep that launcher local runs"),
+        ("local", "hydra.job.env_set=3", "this has no effect on a sweep that launcher local runs"),
+        ("local", "hydra.sweeper=3", "hydra.sweeper is a mapping. Set its keys, hydra.sweeper.KEY=VALUE"),
+        ("local", "hydra.launcher=3", "or choose one with hydra/launcher=NAME"),
+        ("local", "hydra=3", "hydra is a mapping. Set its keys, hydra.KEY=VALUE"),
+        ("local", "hydra.launcher.workers=x", "workers must be a whole number"),
+        ("local", "hydra.launcher.cells_per_gpu=[1]", "cells_per_gpu must be a whole number"),
+        ("slurm", "hydra.launcher.more=3", "more must be a mapping"),
+        ("slurm", "hydra.launcher.memory_gb=much", "memory_gb must be a number"),
+        ("slurm", "hydra.launcher.partition=[gpu]", "partition must be a text"),
+        ("[a,b]", "seed=1", "name one launcher, such as hydra/launcher=slurm"),
+    ],
+)
+def test_a_setting_of_another_kind_is_refused_by_a_dry_run_too(launcher: str, setting: str, words: str) -> None:
+    code, _, err = rmlab_here("sweep", TOY, "preset=one_arm", f"hydra/launcher={launcher}", setting, "--dry-run")
+    assert code == 2
+    assert (
+        err.strip()
+        .splitlines()[-1]
+        .startswith(f"rmlab: {setting if launcher != '[a,b]' else 'hydra/launcher=[a,b]'}: ")
+    )
+    assert words in err
+
+
+def test_settings_of_a_launcher_that_hold() -> None:
+    asked = ["hydra.launcher.more={slurm_account: me}", "hydra.launcher.cpus=2", "hydra.launcher.partition=null"]
+    own = own_settings("slurm", [*asked, "hydra.launcher.more.qos=7"])
+    assert (own.more, own.cpus, own.partition) == ({"slurm_account": "me", "qos": 7}, 2, None)

@@ -5,7 +5,9 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.launchers.local import LocalLauncher
@@ -74,7 +76,7 @@ def test_a_cell_with_a_checkpoint_is_said_to_be_resumed(
     for key, name in ((stopped, checkpoint), (begun, ".checkpoint.12-ab.safetensors")):
         path = runs_folder / "cells" / key / name
         path.parent.mkdir(parents=True)
-        path.touch()
+        path.write_bytes(save({"rng": np.zeros(1)}))
     for _ in range(2):
         job = made.next()
         assert job is not None

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 import torch
 
+from rmlab.errors import DataError
+from rmlab.paths import portable
 from rmlab.sweep.dry_run import description, redo_rule
 from rmlab.sweep.plan import Cell
 from rmlab.sweep.request import make_plan
 from rmlab.sweep.spec import read_sweep
-from rmlab.sweep.stopped_cells import has_checkpoint, trained_share
-from rmlab.training.checkpoints import save_checkpoint
+from rmlab.sweep.stopped_cells import damaged_checkpoint, has_checkpoint, trained_share
+from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
 from tests.sweeping import TOY
 
 CHOSEN = ["preset=one_arm", "levels=[1,2,3]", "baseline=1", "seeds=[0,1]"]
@@ -95,12 +97,47 @@ def test_a_cost_of_cells_that_are_partly_done_is_said_to_be_of_the_whole(runs_fo
 
 
 def test_weights_of_a_best_step_alone_are_nothing_to_go_on_from(runs_folder: Path) -> None:
-    folder = runs_folder / "cells" / "abc"
-    folder.mkdir(parents=True)
-    (folder / "best_000001.safetensors").touch()
-    assert not has_checkpoint("abc")
-    (folder / "state.safetensors").touch()
-    assert has_checkpoint("abc")
+    cell = cells()[0]
+    key = cell.identity.config_hash
+    stopped(runs_folder, cell, "best_000001.safetensors", {})
+    assert not has_checkpoint(key)
+    stopped(runs_folder, cell, "state.safetensors", {})
+    assert has_checkpoint(key)
+
+
+def cut(path: Path, kept: int) -> None:
+    """Leaves the first bytes of a file, as a copy does that ends early; of a negative number all but so many."""
+    path.write_bytes(path.read_bytes()[:kept])
+
+
+@pytest.mark.parametrize("kept", [0, 7, 20, -1, -500])
+def test_a_checkpoint_that_was_cut_is_not_resumed_but_named(kept: int, runs_folder: Path) -> None:
+    short, whole, *_ = cells()
+    for cell in (short, whole):
+        stopped(runs_folder, cell, "checkpoint.safetensors", {"step": 9, "steps": 13})
+    path = runs_folder / "cells" / short.identity.config_hash / "checkpoint.safetensors"
+    cut(path, kept)
+    with pytest.raises(DataError, match="not a readable checkpoint"):  # which the dry run foretells
+        load_checkpoint(path, torch.nn.Linear(2, 2), torch.optim.AdamW(torch.nn.Linear(2, 2).parameters()), "")
+    assert damaged_checkpoint(short.identity.config_hash) == path
+    assert trained_share(short) is None
+    assert not has_checkpoint(short.identity.config_hash)
+    lines = description(cells(), None, False, redo_rule(None, False)).splitlines()
+    [line] = [line for line in lines if f"  {short.name} " in line]
+    assert line.endswith(
+        f"  to run, but {portable(str(path))} is not a whole checkpoint: delete it, and the run starts from the beginning"
+    )
+    assert lines[-1].endswith("6 to run (1 of them from a checkpoint, 1 refused while a damaged checkpoint is there)")
+
+
+def test_one_file_that_was_cut_damages_the_checkpoint_of_several_ranks(runs_folder: Path) -> None:
+    cell = cells()[0]
+    for name in ("rank0000", "rank0001"):
+        stopped(runs_folder, cell, f"checkpoint-step9/{name}.safetensors", {"step": 9, "steps": 13})
+    assert has_checkpoint(cell.identity.config_hash)
+    path = runs_folder / "cells" / cell.identity.config_hash / "checkpoint-step9" / "rank0001.safetensors"
+    cut(path, -1)
+    assert damaged_checkpoint(cell.identity.config_hash) == path
 
 
 @pytest.mark.parametrize("state", [{"step": None, "steps": 3}, {"step": [1], "steps": 3}, {"step": -1, "steps": 3}, {}])

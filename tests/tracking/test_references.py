@@ -120,3 +120,36 @@ def test_a_name_means_the_finished_run_that_has_it() -> None:
     assert f"{'7' * 32} (level 4:1, finished, started" in str(refused.value)
     with pytest.raises(StoreError, match=r"there is no run 'execution'"):
         run_among("execution", found, "x.zip")
+
+
+def test_a_name_of_hexadecimal_digits_is_a_name_too() -> None:
+    """Where it is also the beginning of another run's id, or a config_hash, the message names both; a whole id is always an id."""
+    called = RunInfo("1" * 32, "1", "facade", {"status": "finished"}, 1, 2)
+    other = RunInfo(f"abcdef{'2' * 26}", "1", "other", {"status": "finished", "config_hash": OWN}, 1, 2)
+    begins = RunInfo("3" * 32, "1", "abcdef", {"status": "finished"}, 1, 2)
+    hashed = RunInfo("4" * 32, "1", OWN, {"status": "finished"}, 1, 2)
+    whole = RunInfo("5" * 32, "1", "1" * 32, {"status": "finished"}, 1, 2)
+    cell = RunInfo("6" * 32, "1", "a/b/c/s0", {"status": "finished"}, 1, 2)
+    imported = RunInfo("7" * 32, "1", "x", {"imported_run": f"facade{'8' * 26}"}, 1, 2)
+    found = [called, other, begins, hashed, whole, cell]
+    assert run_among("facade", found, "x.zip") is called
+    assert run_among("1" * 32, found, "x.zip") is called
+    assert run_among("a/b/c/s0", found, "x.zip") is cell
+    assert run_among("abcdef", [called, begins], "x.zip") is begins
+    both = rf"abcdef can mean several runs in x\.zip\. Name one by its id: {'3' * 32} \(named abcdef\); {other.run_id} \(other, whose id"
+    with pytest.raises(AmbiguousName, match=both):
+        run_among("abcdef", found, "x.zip")
+    with pytest.raises(
+        AmbiguousName, match=rf"{'4' * 32} \(named {OWN}\); {other.run_id} \(other, whose config_hash this is\)"
+    ):
+        run_among(OWN, found, "x.zip")
+    with pytest.raises(AmbiguousName, match=rf"{imported.run_id} \(x, whose id begins so\)"):
+        run_among("facade", [*found, imported], "x.zip")
+
+
+def test_a_run_of_the_store_is_found_by_a_name_of_hexadecimal_digits(store: Store) -> None:
+    with RunLogger.start(store, "verifiers", "facade01", kind="verifier") as run:
+        pass
+    assert find_run("facade01").run_id == run.run_id
+    with pytest.raises(StoreError, match="there is no run 'facade02'"):
+        find_run("facade02")

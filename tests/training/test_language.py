@@ -1,6 +1,8 @@
 """Packing keeps every token and asks for each next one once; a base model learns what it reads."""
 
 import math
+import os
+import signal
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +16,7 @@ from rmlab.errors import UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import scratch_model
 from rmlab.stopping import Stopped, ask_to_stop
+from rmlab.training import language
 from rmlab.training.batching import IGNORED, pack
 from rmlab.training.config import Dtype, LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.training.language import _mean_loss, train_language_model
@@ -167,4 +170,52 @@ def test_stopped_and_gone_on_is_bit_for_bit_the_unbroken_run(tmp_path, questions
     assert told_again == told
     assert [row["step"] for row in rest.history] == [row["step"] for row in took.history]
     assert [row["tokens"] for row in rest.history] == [row["tokens"] for row in took.history]
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_measurement_is_cut_where_it_is_and_made_again_by_the_same_training(tmp_path, number, monkeypatch):
+    """The steps before it are kept: what follows is the unbroken run."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    held_out, parts = {"cycle": pack(cycles(200, 1), 16, PAD)}, []
+    logits = language._logits
+
+    def learned(name, cut_at=None):
+        told, model = [], scratch_model(SHAPE, 16, seed=0)
+
+        def watched(model, ids_BT):
+            if torch.is_inference_mode_enabled():
+                parts.append(name)
+                if cut_at == len(parts):
+                    os.kill(os.getpid(), number)
+            return logits(model, ids_BT)
+
+        monkeypatch.setattr(language, "_logits", watched)
+        took = train_language_model(
+            model,
+            ROWS,
+            held_out,
+            config=replace(CONFIG, tokens=4000, evaluations=3),
+            optimizer=OptimizerConfig(learning_rate=1e-2),
+            runtime=replace(CPU, checkpoint_seconds=1e9),
+            seed=0,
+            checkpoint=tmp_path / name,
+            log=lambda step, values: told.append((step, {k: v for k, v in values.items() if "per_second" not in k})),
+        )
+        return model, took, sorted(told, key=lambda one: one[0])
+
+    try:
+        whole, took, told = learned("whole")
+        each = -(-len(held_out["cycle"]) // language.EVALUATION_ROWS)
+        assert len(parts) == 3 * each > 6, "two measurements, and the one at the end"
+        parts.clear()
+        with pytest.raises(KeyboardInterrupt):
+            learned("cut", cut_at=each + 1)
+        assert len(parts) <= each + 1, "the rest of the second measurement is not made"
+        again, rest, told_again = learned("cut")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert 0 < rest.resumed_at < took.steps
+    assert (rest.steps, rest.tokens, rest.loss) == (took.steps, took.tokens, took.loss)
+    assert told_again == told
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))

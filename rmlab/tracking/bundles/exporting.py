@@ -3,7 +3,6 @@
 import hashlib
 import json
 import platform
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path, check_output
 from rmlab.paths import portable
 from rmlab.progress import progress
+from rmlab.scratch import scratch_folder
 from rmlab.tracking.artifacts import download, listed
 from rmlab.tracking.bundles import study as study_bundle
 from rmlab.tracking.bundles.format import (
@@ -89,8 +89,8 @@ def export_runs(
     sources = [info for info in infos if info.run_id in reused]
     entries: list[BundleEntry] = []
     experiments: dict[str, dict[str, str]] = {}
-    with atomic_path(output) as temporary, tempfile.TemporaryDirectory(prefix="rmlab-export-") as scratch:
-        plain = Path(scratch) / "plain.zip" if study else temporary
+    with atomic_path(output) as temporary, scratch_folder() as scratch:
+        plain = scratch / "plain.zip" if study else temporary
         with zipfile.ZipFile(plain, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
             with progress("exporting", len(chosen) + len(sources), "runs", show) as advance:
                 for info in (*sources, *chosen):
@@ -175,8 +175,8 @@ class _Run:
         artifacts = []
         for path in sorted(files):
             if not within(path, left_out):
-                with self._local(owner, path, folder) as local, tempfile.TemporaryDirectory() as scratch:
-                    carried = study_bundle.rewritten(local, Path(scratch) / path) if self.study else local
+                with self._local(owner, path, folder) as local, scratch_folder() as scratch:
+                    carried = study_bundle.rewritten(local, scratch / path) if self.study else local
                     artifacts.append(_copied(archive, f"{place}artifacts/", path, carried))
         return BundleEntry(run_id, experiment.name, said.name, record, metrics, tuple(artifacts), left_out)
 
@@ -216,14 +216,14 @@ class _Run:
         if folder is not None:
             yield folder / path
             return
-        with tempfile.TemporaryDirectory(prefix="rmlab-export-") as temporary:
+        with scratch_folder() as temporary:
             try:
-                download(self.store, run_id, path, Path(temporary))
+                download(self.store, run_id, path, temporary)
             except FileNotFoundError as error:
                 raise RmlabError(
                     f"artifact {path!r} of run {self.info.name} ({run_id}) disappeared during the export: {error}"
                 ) from error
-            yield Path(temporary) / path
+            yield temporary / path
 
 
 def _record(run: "Run") -> Record:

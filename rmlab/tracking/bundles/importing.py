@@ -7,7 +7,6 @@ with these. A run keeps its original id as the tag `imported_run`.
 
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.files import exclusive
 from rmlab.paths import runs_folder
 from rmlab.progress import progress
+from rmlab.scratch import scratch_folder
 from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record, within
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
 from rmlab.tracking.config import LEVEL_NUMBER
@@ -245,11 +245,9 @@ class _Arrival:
         scratch.mkdir(parents=True, exist_ok=True)
         for file in files:
             folder, _, name = file.path.rpartition("/")
-            with tempfile.TemporaryDirectory(prefix="import-", dir=scratch) as temporary:
-                self.bundle.extract(entry, file, Path(temporary) / name)
-                self.store.call(
-                    partial(self.store.client.log_artifact, run_id, str(Path(temporary) / name), folder or None)
-                )
+            with scratch_folder(scratch) as temporary:
+                self.bundle.extract(entry, file, temporary / name)
+                self.store.call(partial(self.store.client.log_artifact, run_id, str(temporary / name), folder or None))
 
     def _here(self, value: str) -> str:
         """A tag or parameter that names runs of the bundle names them by their ids here."""

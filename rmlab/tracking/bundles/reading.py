@@ -4,7 +4,6 @@ import hashlib
 import json
 import lzma
 import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import IO, Any
 
 from rmlab.errors import DataError, MissingArtifact
 from rmlab.progress import progress
+from rmlab.scratch import scratch_folder
 from rmlab.tracking.bundles.format import (
     FORMAT,
     LARGEST_TEXT,
@@ -260,21 +260,26 @@ AnyRun = TrackedRun | BundledRun
 
 
 @contextmanager
-def open_bundle(path: Path) -> Iterator[Bundle]:
-    """Opens a bundle and checks its names, sizes and manifest. Raises DataError where it is none."""
+def open_bundle(path: Path, unpacked: Callable[[float], None] = lambda share: None) -> Iterator[Bundle]:
+    """Opens a bundle and checks its names, sizes and manifest. Raises DataError where it is none.
+
+    unpacked: is told which share is unpacked of one that is packed as a whole; what it raises ends this.
+    """
     path = Path(path)
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
     if path.is_dir() and not is_bundle(path):
         raise DataError(f"{path} has no {MANIFEST}: name a bundle, or the folder that one was extracted to")
     with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rmlab-bundle-")))
+        scratch = stack.enter_context(scratch_folder())
         if path.is_dir():
             archive = stack.enter_context(_archive_of(path, scratch / PACKED_RUNS))
         else:
             archive = stack.enter_context(_opened(path, path))
         if archive.namelist() == [PACKED_RUNS]:
-            archive = stack.enter_context(_opened(path, _unpacked_whole(path, archive, scratch / PACKED_RUNS)))
+            archive = stack.enter_context(
+                _opened(path, _unpacked_whole(path, archive, scratch / PACKED_RUNS, unpacked))
+            )
         yield Bundle(path, archive, scratch)
 
 
@@ -286,14 +291,16 @@ def _opened(path: Path, file: Path) -> zipfile.ZipFile:
         raise DataError(f"{path} is not a bundle, or was truncated in transfer: {error}. Get it again.") from error
 
 
-def _unpacked_whole(path: Path, archive: zipfile.ZipFile, target: Path) -> Path:
+def _unpacked_whole(path: Path, archive: zipfile.ZipFile, target: Path, unpacked: Callable[[float], None]) -> Path:
     """The one archive that a bundle which is packed as a whole holds."""
     size = archive.infolist()[0].file_size
     if size > LARGEST_WHOLE:
         raise DataError(f"{path}: its content has {size:,} bytes, and at most {LARGEST_WHOLE:,} are unpacked at once")
     try:
         with archive.open(PACKED_RUNS) as source, target.open("xb") as out:
-            shutil.copyfileobj(source, out)
+            while chunk := source.read(CHUNK):
+                out.write(chunk)
+                unpacked(out.tell() / size)
     except UNREADABLE as error:
         raise DataError(f"{path} cannot be unpacked: {error}. Get the bundle again.") from error
     return target

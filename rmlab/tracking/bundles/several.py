@@ -1,10 +1,11 @@
 """The bundles that a path names, and the runs in them: a run that lies in several of them counts once."""
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event, Lock
 
 from rmlab.errors import DataError, UsageError
 from rmlab.progress import progress
@@ -54,25 +55,62 @@ def bundled_runs(bundles: Sequence[Path]) -> Iterator[list[BundledRun]]:
         yield list(once.values())
 
 
+UNPACKING = 2 / 3
+"""The share of the time of reading a bundle that is packed as a whole which goes by until it is unpacked; then its files are hashed."""
+
+
+class _Told:
+    """Tells a bar how many of the bytes of one bundle, as it lies there, are done."""
+
+    def __init__(self, size: int, advance: Callable[[int], None]) -> None:
+        self.size, self.advance, self.done = size, advance, 0
+
+    def __call__(self, share: float) -> None:
+        """share: of the work that is done, from 0 to 1."""
+        now = round(self.size * min(share, 1.0))
+        self.advance(now - self.done)
+        self.done = now
+
+
 def _checked(paths: Sequence[Path], stack: ExitStack) -> list[Bundle]:
     """Bundles in the order of their paths, open as long as the stack is, all of whose files are what was exported. Unpacking and hashing
-    take most of the time of reading bundles, and let other threads work: so several bundles are opened at once."""
+    take most of the time of reading bundles, and let other threads work: so several bundles are opened at once.
 
-    def checked(path: Path) -> Bundle:
-        bundle = stack.enter_context(open_bundle(path))
-        bundle.check()
-        return bundle
+    Where one cannot be read, or Ctrl-C ends this, the others are given up in the middle.
+    """
+    given_up, one_at_a_time = Event(), Lock()
+    sizes = [_size(path) for path in paths]
+    title = "checking the bundle" if len(paths) == 1 else "checking bundles"
+    with progress(title, sum(sizes), "bytes") as bar, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
 
-    if len(paths) == 1:
-        bundle = stack.enter_context(open_bundle(paths[0]))
-        bundle.verify()
-        return [bundle]
-    found = []
-    with (
-        ThreadPoolExecutor(os.cpu_count() or 1) as pool,
-        progress("checking bundles", len(paths), "bundles") as advance,
-    ):
-        for bundle in pool.map(checked, paths):
-            found.append(bundle)
-            advance()
-    return found
+        def advance(amount: int) -> None:
+            if given_up.is_set():
+                raise CancelledError
+            with one_at_a_time:
+                bar(amount)
+
+        def checked(path: Path, size: int) -> Bundle:
+            told = _Told(size, advance)
+            bundle = stack.enter_context(open_bundle(path, lambda share: told(share * UNPACKING)))
+            before, hashed = told.done / max(size, 1), 0
+
+            def tell(amount: int) -> None:
+                nonlocal hashed
+                hashed += amount
+                told(before + (1 - before) * hashed / max(bundle.size, 1))
+
+            bundle.check(tell)
+            told(1.0)
+            return bundle
+
+        try:
+            return list(pool.map(checked, paths, sizes))
+        except BaseException:
+            given_up.set()
+            raise
+
+
+def _size(path: Path) -> int:
+    """Bytes of a bundle as it lies there, of a folder all its files'."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

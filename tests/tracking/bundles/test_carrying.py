@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from rmlab.errors import StoreError, UsageError
+from rmlab.scratch import LOCKED
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
@@ -188,3 +190,17 @@ def test_the_same_runs_give_the_same_bytes_but_for_the_date(store: Store, bundle
     with zipfile.ZipFile(bundle) as one, zipfile.ZipFile(tmp_path / "again.zip") as two:
         assert one.namelist() == two.namelist()
         assert all(one.read(name) == two.read(name) for name in one.namelist() if name != "manifest.json")
+
+
+def test_what_is_unpacked_lies_where_a_later_process_removes_it(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where this one ends at once (`rmlab.scratch`)."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    with open_bundle(bundle) as opened:
+        run = opened.runs()[0]
+        run.artifact(run.owner.artifacts[0].path)
+        [folder] = (tmp_path / "temporary").iterdir()
+        assert folder.name.startswith(LOCKED)
+    assert not folder.exists()
