@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.foretelling.as_paid import AsPaid, as_paid
+from analysis.foretelling.beside_execution import BesideExecution, beside_execution
 from analysis.foretelling.causal import causal
 from analysis.foretelling.design import faults
 from analysis.foretelling.ends import Ends, ends
@@ -48,7 +50,7 @@ class Answer:
     or of fewer than four), and their number. ends: by block and start ("": both), what became of the policies. exploratory: block ->
     what the plan does not have, with its coefficient and count. finished: by block, and of "all", how many runs are taken and how many
     are planned. rerun_spread: what a new start and RL seed change, of "all" conditions and by the role of the verifier that pays;
-    reruns: runs beyond the plan beside that."""
+    reruns: runs beyond the plan beside that. as_paid, by block, and beside_execution, by start: looked at once the outcomes were seen."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -67,6 +69,8 @@ class Answer:
     finished: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     rerun_spread: Mapping[str, RerunSpread] = field(default_factory=dict)
     reruns: Sequence[Rerun] = ()
+    as_paid: Mapping[str, AsPaid] = field(default_factory=dict)
+    beside_execution: Mapping[str, BesideExecution] = field(default_factory=dict)
     sentences: Sequence[str] = field(default_factory=list)
 
     def shown(self, block: str, metric: str) -> bool:
@@ -125,6 +129,8 @@ class Answer:
                 {"block": block, "metric": name, "kind": "exploratory", "value": rho, "n": n}
                 for name, (rho, n) in of_name.items()
             ]
+        rows += [row for block, one in self.as_paid.items() for row in one.rows(block)]
+        rows += [row for start, one in self.beside_execution.items() for row in one.rows(start)]
         if (alone := self.voluntary)[1]:
             of = {"block": "voluntary", "metric": PRIMARY, "kind": "rho_untested"}
             rows.append({**of, "value": alone[0], "n": alone[1]})
@@ -192,6 +198,8 @@ def answer(study: Study) -> Answer:
         | {"all": (len(study.taken), len(study.cells))},
         {role or "all": spread for role in (None, *ROLES) if (spread := rerun_spread(study, role)) is not None},
         reruns(study),
+        {block: one for block, runs in enough.items() if (one := as_paid(runs)) is not None},
+        beside_execution(study),
     )
     return Answer(**{**vars(found), "sentences": sentences(study, found)})
 

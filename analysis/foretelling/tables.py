@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 
 from analysis.foretelling.answer import Answer
+from analysis.foretelling.as_paid import NAME as AS_PAID
 from analysis.foretelling.causal import POOLED, moved, unpaired
 from analysis.foretelling.ends import MEANS
 from analysis.foretelling.equivalence import Equivalence
 from analysis.foretelling.estimates import ANY, FACTORIAL, METRICS, PRIMARY, RIVAL
 from analysis.foretelling.runs import NO_RUN, Study
 from analysis.foretelling.sentences import PAYS
-from rmlab.wording import estimate, number
+from rmlab.wording import counted, estimate, number
 
 RANKED = ("execution_free", "second_seed", "hybrid", "execution", "voluntary")
 """Blocks whose runs are ranked within a start or stand beside those; causal experiments are paired by their weights."""
@@ -50,14 +51,14 @@ def markdown(study: Study, found: Answer) -> str:
         lines += [f"Exploratory, not in the plan, where {PAYS[block]}:", ""]
         lines += ["| within starts | ρ | verifiers |", "|---" * 3 + "|"]
         lines += [f"| {name} | {number(rho, 2)} | {n} |" for name, (rho, n) in of_name.items()]
-        lines.append("")
+        lines += [*_as_paid(found, block), ""]
         for start, of_metric in found.regret_by_start.get(block, {}).items():
             by = ", ".join(f"{_points_lost(of_metric[name])} by {METRICS[name].name}" for name in (PRIMARY, RIVAL))
             lines += [
                 f"Points lost by choosing one of four verifiers of start {start}: {by}, {_points_lost(of_metric[ANY])} by none.",
                 "",
             ]
-    lines += _ends(found)
+    lines += _ends(found) + _beside_execution(found)
     if found.causal:
         lines += [
             "| change of the reward | RL seeds | points of pass@1, 90 % interval | p, alike within ± 3 | p, different | "
@@ -148,6 +149,36 @@ def _ends(found: Answer) -> list[str]:
         "Means over runs, shown and not tested; pass@1 on the held-out tasks of the outcome, the hacking gap at validation tasks.",
         "",
     ]
+
+
+def _as_paid(found: Answer, block: str) -> list[str]:
+    """Lines of a block's exploratory table."""
+    if (one := found.as_paid.get(block)) is None:
+        return []
+    return [
+        f"| {AS_PAID} and pass@1 | {_rho(one.relation)} | {one.relation.n} |",
+        *(
+            f"| {AS_PAID} and pass@1, start {start} | {number(rho, 2)} | {n} |"
+            for start, (rho, n) in one.by_start.items()
+        ),
+    ]
+
+
+def _beside_execution(found: Answer) -> list[str]:
+    """How hybrid policies end beside one that execution paid from the same weights, a paragraph a start."""
+    lines = []
+    for start, one in found.beside_execution.items():
+        runs, seed = len(one.execution), " with another RL seed" if one.other_seed else ""
+        carries = "the deviation of that one run" if runs == 1 else f"what these {runs} runs deviate by"
+        policies = counted(len(one.differences), "hybrid policy", "hybrid policies")
+        lines += [
+            f"**Beside execution from the same weights.** Looked at afterwards, beside {counted(runs, 'run')} of execution{seed} "
+            f"({', '.join(one.execution)}): pass@1 after RL of {policies} of start {start} that began from the same weights differs from "
+            f"it by {100 * one.mean:+.1f} points on average; {one.below} are shown below it and {one.above} above (95 % interval, paired "
+            f"by task). Every one of these differences carries {carries}.",
+            "",
+        ]
+    return lines
 
 
 def _weights(study: Study) -> list[str]:

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rmlab.errors import DataError, StoreError
-from rmlab.metrics.recalibration import CALIBRATORS
-from rmlab.metrics.table import table
+from rmlab.errors import DataError
 from rmlab.microswe.episode import Evidence
 from rmlab.rl.advantages import Codes, transform
-from rmlab.rl.config import Calibration, Combine, Floats, RewardConfig, Unread
-from rmlab.tracking.references import VALIDATION_SCORES, Reference
+from rmlab.rl.config import Combine, Floats, RewardConfig, Unread
+from rmlab.rl.paid_scores import calibrator
+from rmlab.tracking.references import Reference
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength
 from rmlab.verifiers.verifier import Verifier, load_verifier
@@ -114,25 +113,8 @@ def load_reward_model(
         if over_length is not Unread.error:
             verifier = replace(verifier, prompt=replace(verifier.prompt, over_length=OverLength(over_length.value)))
         verifiers.append(verifier)
-        calibrators.append(calibrator(reference, config.calibration))
+        calibrators.append(calibrator(reference.beside, config.calibration))
     return RewardModel(verifiers, config, calibrators, batch_tokens)
-
-
-def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Floats]:
-    """The map of a verifier's scores that its validation scores ask for; they lie beside the model, in its folder or the one above."""
-    if kind is Calibration.none:
-        return lambda score_N: score_N
-    from rmlab.scores.table import read_score_table
-
-    try:
-        path = reference.beside(VALIDATION_SCORES)
-    except (DataError, StoreError) as error:
-        raise DataError(
-            f"reward.calibration={kind.value} is fitted on validation scores, but {error}. Name a verifier by its run, train it "
-            "with evaluation.validation_tasks above 0, or set reward.calibration=none."
-        ) from error
-    rows = table(read_score_table(path)).scored
-    return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply
 
 
 def reads_less(reward_model: RewardModel, evidence: Evidence) -> bool:

@@ -3,10 +3,8 @@
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-
-import numpy as np
 
 from rmlab.errors import DataError, StoreError
 from rmlab.fingerprint import Identity
@@ -14,15 +12,12 @@ from rmlab.metrics.report import report
 from rmlab.microswe.loading import LoadedTasks
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.folder import record_of, save_policy
-from rmlab.rl.advantages import transform
 from rmlab.rl.assemble import PASSED_ON
-from rmlab.rl.config import Calibration, RewardConfig, RLRun, TransformConfig
+from rmlab.rl.config import RewardConfig, RLRun
 from rmlab.rl.learner import RLState
 from rmlab.rl.loop import Loop
 from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_metrics, signal, timed
-from rmlab.rl.reward_model import calibrator
-from rmlab.scores.scores import Scores
-from rmlab.scores.table import read_score_table
+from rmlab.rl.paid_scores import changes_scores, paid_scores
 from rmlab.scratch import scratch_folder
 from rmlab.sweep.cells import without_keys
 from rmlab.tracking.config import sweep_tags
@@ -110,26 +105,10 @@ def log_verifier_report(logger: RunLogger, verifier: Reference, reward: RewardCo
     calibrated or bent before they are paid, those of what is paid (`paid_report.json`)."""
     try:
         logger.text("verifier_report.json", verifier.beside("report.json").read_text(encoding="utf-8"))
-        if (paid := paid_scores(verifier, reward)) is not None:
+        if changes_scores(reward) and (paid := paid_scores(verifier.beside, reward)) is not None:
             logger.json("paid_report.json", report(paid, replicates=0))
     except (DataError, StoreError) as error:
         print(f"the metrics of the verifier, or those of its scores as paid, are missing from this run: {error}")
-
-
-def paid_scores(verifier: Reference, reward: RewardConfig) -> Scores | None:
-    """The verifier's own evaluation table as the reward would pay it; None where it is paid as it is, or where what is paid hangs on
-    more than this verifier's scores (other verifiers, the difficulty of tasks). Attempts of one policy at one task are a group."""
-    changed = reward.calibration is not Calibration.none or reward.transform != TransformConfig()
-    if not changed or reward.ensemble or reward.transform.difficulty:
-        return None
-    scores = read_score_table(verifier.beside("scores.parquet"))
-    known_N = ~np.isnan(scores.score)
-    group = [f"{task} {policy}" for task, policy in zip(scores.task_id[known_N], scores.policy[known_N], strict=True)]
-    _, group_N = np.unique(group, return_inverse=True)
-    calibrated_N = calibrator(verifier, reward.calibration)(scores.score[known_N])
-    paid_N = scores.score.copy()
-    paid_N[known_N] = transform(calibrated_N, group_N.astype(np.intp), reward.transform)
-    return replace(scores, score=paid_N)
 
 
 def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, start: Reference) -> str:

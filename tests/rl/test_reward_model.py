@@ -11,7 +11,8 @@ from rmlab.errors import DataError
 from rmlab.policies.language import LanguagePolicyConfig, stated
 from rmlab.rl.artifacts import PaidAttempt, episodes_page
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
-from rmlab.rl.reward_model import calibrator, combine, load_reward_model
+from rmlab.rl.paid_scores import calibrator
+from rmlab.rl.reward_model import combine, load_reward_model
 from rmlab.tracking.references import Reference
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -60,7 +61,7 @@ def test_a_judge_scores_all_or_fails_and_calibrates_by_validation(easy: Path, tm
     assert load_reward_model([reference, reference], RewardConfig(), "cpu", 4096).score(
         attempts
     ).score_N == pytest.approx(plain)
-    fitted = calibrator(reference, Calibration.platt)
+    fitted = calibrator(reference.beside, Calibration.platt)
     calibrated = (
         load_reward_model([reference], RewardConfig(calibration=Calibration.platt), "cpu", 4096).score(attempts).score_N
     )
@@ -77,7 +78,7 @@ def test_a_judge_scores_all_or_fails_and_calibrates_by_validation(easy: Path, tm
     with pytest.raises(
         DataError, match=r"calibration=isotonic is fitted on validation scores, but neither .* nor .* exists"
     ):
-        calibrator(Reference(tmp_path / "model"), Calibration.isotonic)
+        calibrator(Reference(tmp_path / "model").beside, Calibration.isotonic)
 
 
 def test_a_page_of_episodes_shows_text_as_text() -> None:

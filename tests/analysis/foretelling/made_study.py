@@ -4,7 +4,7 @@ import json
 import pickle
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ class MadeRun:
     def artifact(self, path: str) -> Path:
         if path not in self.files:
             raise MissingArtifact(path)
+        if isinstance(file := self.files[path], Path):
+            return file
         target, text = self.folder / self.run_id / path, json.dumps(self.files[path])
         if self.written.get(path) != text:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -165,3 +167,19 @@ def made_runs(folder: Path, of_auc: float, seed: int = 0, lowered: float = 0.0, 
         made = MadeRun(cell["name"], fingerprint([cell["name"], seed]) * 2, tags, params, own_files, folder)
         found.append(PolicyRun(made))  # type: ignore[arg-type]
     return found
+
+
+def rerun_of(run: PolicyRun, outcome: float, **changes: Any) -> PolicyRun:
+    """The run of a cell with RL seed 7 and another outcome, under the name of a rerun."""
+    made: Any = replace(
+        run.run,  # type: ignore[type-var]
+        name=f"{run.run.name.rpartition('_s')[0]}_s7_again",
+        run_id=run.run.run_id[::-1],
+        params={**run.run.params, "seed": "7", **changes},
+        tags={**run.run.tags, "start_fingerprint": "made again"},
+        files=deepcopy(run.run.files),  # type: ignore[attr-defined]
+        written={},
+    )
+    made.files["config.yaml"]["seed"] = 7
+    made.files["outcome.json"]["held_out"]["all"]["sampled"]["after"] = outcome
+    return PolicyRun(made)

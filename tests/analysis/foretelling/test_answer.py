@@ -96,6 +96,7 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
             "rho_untested",
         ),
         *("two_seeds", "mean_of_seeds", "causal", "runs"),
+        *("beside_execution", "beside_execution_below", "beside_execution_above"),
     }
     by_kind = {row["kind"]: row for row in found.rows()}
     assert (by_kind["two_seeds"]["value"], by_kind["two_seeds"]["n"]) == found.repeated

@@ -1,10 +1,7 @@
 """How far a rerun may end from its cell, and whether one that was made did."""
 
-import dataclasses
-from copy import deepcopy
 from math import sqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ from analysis.foretelling.reruns import RerunSpread, rerun_spread, reruns
 from analysis.foretelling.runs import read_study
 from analysis.foretelling.tables import markdown
 from analysis.rl.policies import PolicyRun
-from tests.analysis.foretelling.made_study import PLAN, made_runs
+from tests.analysis.foretelling.made_study import PLAN, made_runs, rerun_of
 
 CAUSAL = "distortion unnormalised affine difficulty"
 
@@ -25,22 +22,6 @@ def with_starts_of_their_own(runs: list[PolicyRun]) -> list[PolicyRun]:
     for run in runs:
         run.run.tags["start_fingerprint"] += f" {run.run.name[-2:]}"
     return runs
-
-
-def rerun_of(run: PolicyRun, outcome: float, **changes: Any) -> PolicyRun:
-    """The run of a cell with RL seed 7 and another outcome, under the name of a rerun."""
-    made: Any = dataclasses.replace(
-        run.run,  # type: ignore[type-var]
-        name=f"{run.run.name.rpartition('_s')[0]}_s7_again",
-        run_id=run.run.run_id[::-1],
-        params={**run.run.params, "seed": "7", **changes},
-        tags={**run.run.tags, "start_fingerprint": "made again"},
-        files=deepcopy(run.run.files),  # type: ignore[attr-defined]
-        written={},
-    )
-    made.files["config.yaml"]["seed"] = 7
-    made.files["outcome.json"]["held_out"]["all"]["sampled"]["after"] = outcome
-    return PolicyRun(made)
 
 
 def left_out_of(runs: list[PolicyRun]) -> str:

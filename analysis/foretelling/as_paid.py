@@ -1,0 +1,107 @@
+"""How near do the advantages of the reward that is paid come to those of the labels, and does that order the outcomes?
+
+Exploratory: this was chosen after the outcomes of the hybrid block had been seen. There AUC within task does not order them, because a
+weak verifier says nearly the same of all attempts at a task and so changes little of what execution pays.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from analysis.foretelling.estimates import FEWEST, arrays, correlation_of
+from analysis.foretelling.plan import configuration
+from analysis.foretelling.runs import PaidRun
+from analysis.rl.rank_statistics import Relation, relation
+from rmlab.errors import MissingArtifact
+from rmlab.metrics.discrimination import cosine_all
+from rmlab.rl.advantages import advantages
+from rmlab.rl.config import AlgorithmConfig, Calibration, Floats, RewardConfig
+from rmlab.rl.paid_scores import SCORES, paid_scores
+from rmlab.tracking.references import VALIDATION_SCORES
+
+Config = TypeVar("Config", RewardConfig, AlgorithmConfig)
+NAME = "advantage cosine of the reward as it is paid"
+REWARD: dict[str, Callable[[Floats, Floats, RewardConfig], Floats]] = {
+    "execution_free": lambda score_N, label_N, config: score_N,
+    "hybrid": lambda score_N, label_N, config: label_N + config.weight * score_N,
+}
+"""The rewards of the factorial blocks, without the penalty of unfinished attempts."""
+
+
+def cosine_as_paid(run: PaidRun) -> float:
+    """Cosine of the advantages of what the run pays and those of the labels, over all groups together.
+
+    Of the attempts in the verifier's score table that the run's own start made, a task a group, by the run's own configuration of
+    reward and algorithm. The table does not say which attempts were never submitted, so the penalty for these is left out. NaN where the
+    run has no such table, another kind of reward, or a reward that hangs on more than its verifier's scores, and where all advantages
+    of a side are 0.
+    """
+    config = configuration(run.policy.run)
+    reward, algorithm = _typed(RewardConfig, config["reward"]), _typed(AlgorithmConfig, config["algorithm"])
+    pay, verifier = REWARD.get(reward.mode), run.policy.paid_by
+    if pay is None or verifier is None:
+        return np.nan
+    try:
+        for name in (SCORES, *([] if reward.calibration is Calibration.none else [VALIDATION_SCORES])):
+            verifier.artifact(name)
+    except MissingArtifact:
+        return np.nan
+    scores = paid_scores(verifier.artifact, reward)
+    if scores is None:
+        return np.nan
+    known_N = ~np.isnan(scores.score) & ~np.isnan(scores.resolved) & (scores.policy == f"{run.cell['start']}_plain")
+    group_N = np.unique(scores.task_id[known_N], return_inverse=True)[1].astype(np.intp)
+    label_N = scores.resolved[known_N]
+    reward_N = reward.offset + reward.factor * pay(scores.score[known_N], label_N, reward)
+    paid_N, right_N = (advantages(side_N, group_N, algorithm).advantage_N for side_N in (reward_N, label_N))
+    product, *energies = (
+        np.array([a_N @ b_N]) for a_N, b_N in ((paid_N, right_N), (paid_N, paid_N), (right_N, right_N))
+    )
+    return float(cosine_all(product, *energies)[0])
+
+
+def _typed(kind: type[Config], section: Mapping[str, Any]) -> Config:
+    """A section of a written configuration as its class."""
+    return cast(Config, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), dict(section))))
+
+
+@dataclass(frozen=True)
+class AsPaid:
+    """relation: of the cosine and the outcome; its p is no test, since the cosine was chosen after the outcomes were seen, and is shown
+    nowhere. by_start: their coefficient (None: undefined, or of fewer than four verifiers) and its verifiers, by the start of the plan.
+    least, most: the smallest and the largest cosine."""
+
+    relation: Relation
+    by_start: Mapping[str, tuple[float | None, int]]
+    least: float
+    most: float
+
+    def rows(self, block: str) -> list[dict[str, Any]]:
+        """Every number of a block, a row each."""
+        one, about = self.relation, {"block": block}
+        return [
+            {**about, "kind": "as_paid", "value": one.rho, "low": one.low, "high": one.high, "n": one.n},
+            {**about, "kind": "as_paid_range", "low": self.least, "high": self.most, "n": one.n},
+            *(
+                {**about, "kind": "as_paid_by_start", "start": start, "value": rho, "n": n}
+                for start, (rho, n) in self.by_start.items()
+            ),
+        ]
+
+
+def as_paid(runs: Sequence[PaidRun]) -> AsPaid | None:
+    """The relation over the runs of a block whose cosine is known; None where they are fewer than FEWEST."""
+    cosine_of = [(run, cosine) for run in runs if not np.isnan(cosine := cosine_as_paid(run))]
+    if len(cosine_of) < FEWEST:
+        return None
+    known, cosine_N = [run for run, _ in cosine_of], np.array([cosine for _, cosine in cosine_of])
+    outcome_N, units, starts, blocks = arrays(known)
+    by_start = {}
+    for start in sorted({run.cell["start"] for run in known}):
+        own = [i for i, run in enumerate(known) if run.cell["start"] == start]
+        by_start[start] = correlation_of(cosine_N[own].tolist(), outcome_N[own].tolist(), [starts[i] for i in own])
+    found = relation(NAME, cosine_N, outcome_N, units, starts, blocks)
+    return AsPaid(found, by_start, float(cosine_N.min()), float(cosine_N.max()))
