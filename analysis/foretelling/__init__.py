@@ -1,6 +1,7 @@
 """What the study which_metric_foretells_rl planned, ran and may conclude; `analysis.publication.foretelling` draws it.
 
-answer            what its plan allows to say
+answer            every number of its answer
+answering         puts them together from the runs
 as_paid           how near the advantages of what is paid come to those of the labels, beside the outcome; exploratory
 beside_execution  hybrid policies beside one that execution alone paid from the same weights; exploratory
 causal            its causal experiments

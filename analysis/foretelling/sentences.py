@@ -1,17 +1,15 @@
 """The answer of which_metric_foretells_rl in words: a sentence for each question of its plan, and what cannot be concluded."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from analysis.foretelling.answer import Answer
 from analysis.foretelling.design import CORRELATION, correlation
 from analysis.foretelling.estimates import ANY, FACTORIAL, FEWEST, METRICS, PRIMARY, RIVAL, with_both
 from analysis.foretelling.runs import Study
 from analysis.rl.rank_statistics import Interval
 from rmlab.metrics.sweep_levels import LEVEL
 from rmlab.wording import counted, estimate
-
-if TYPE_CHECKING:
-    from analysis.foretelling.answer import Answer
 
 PAYS = {
     "execution_free": "a verifier alone pays",
@@ -22,7 +20,7 @@ PAYS = {
 """What pays in a block, in words."""
 
 
-def sentences(study: Study, found: "Answer") -> list[str]:
+def sentences(study: Study, found: Answer) -> list[str]:
     """What can and cannot be concluded, a question each."""
     said = []
     for block, words in ((block, PAYS[block]) for block in FACTORIAL):

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.foretelling.answer import Answer, answer
+from analysis.foretelling.answer import Answer
+from analysis.foretelling.answering import answer
 from analysis.foretelling.causal import MARGIN, moved
 from analysis.foretelling.estimates import FEWEST, METRICS
 from analysis.foretelling.runs import PaidRun, Study, read_study

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from analysis.foretelling import answer as answering
-from analysis.foretelling import estimates
+from analysis.foretelling import answering, estimates
 from analysis.foretelling import runs as foretelling_runs
-from analysis.foretelling.answer import Answer, answer
+from analysis.foretelling.answer import Answer
+from analysis.foretelling.answering import answer
 from analysis.foretelling.causal import causal, moved, unpaired
 from analysis.foretelling.design import faults
 from analysis.foretelling.estimates import ANY, METRICS, PRIMARY, RIVAL

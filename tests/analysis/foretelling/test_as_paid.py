@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.foretelling.answer import answer
+from analysis.foretelling.answering import answer
 from analysis.foretelling.as_paid import as_paid, cosine_as_paid
 from analysis.foretelling.runs import PaidRun, read_study
 from analysis.foretelling.tables import markdown

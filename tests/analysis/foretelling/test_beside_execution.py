@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.foretelling.answer import answer
+from analysis.foretelling.answering import answer
 from analysis.foretelling.beside_execution import beside_execution
 from analysis.foretelling.runs import Study, read_study
 from analysis.foretelling.tables import markdown

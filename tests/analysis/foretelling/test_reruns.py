@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.foretelling.answer import answer
+from analysis.foretelling.answering import answer
 from analysis.foretelling.reruns import RerunSpread, rerun_spread, reruns
 from analysis.foretelling.runs import read_study
 from analysis.foretelling.tables import markdown

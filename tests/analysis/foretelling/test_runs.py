@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.foretelling import plan
-from analysis.foretelling.answer import answer
+from analysis.foretelling.answering import answer
 from analysis.foretelling.plan import settings
 from analysis.foretelling.runs import beside, by_end, read_study
 from analysis.foretelling.tables import markdown

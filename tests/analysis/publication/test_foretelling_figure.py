@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from analysis.foretelling.answer import answer
+from analysis.foretelling.answering import answer
 from analysis.foretelling.causal import moved
 from analysis.foretelling.runs import read_study
 from analysis.presentation.captions import Caption, latex, write_captions
