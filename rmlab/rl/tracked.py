@@ -3,10 +3,8 @@
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-
-import numpy as np
 
 from rmlab.errors import DataError, StoreError
 from rmlab.fingerprint import Identity
@@ -14,12 +12,12 @@ from rmlab.metrics.report import report
 from rmlab.microswe.loading import LoadedTasks
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.folder import record_of, save_policy
-from rmlab.rl.advantages import transform
 from rmlab.rl.assemble import PASSED_ON
 from rmlab.rl.config import Calibration, RewardConfig, RLRun, TransformConfig
 from rmlab.rl.learner import RLState
 from rmlab.rl.loop import Loop
 from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_metrics, signal, timed
+from rmlab.rl.paid_table import as_paid
 from rmlab.rl.reward_model import calibrator
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
@@ -122,14 +120,8 @@ def paid_scores(verifier: Reference, reward: RewardConfig) -> Scores | None:
     changed = reward.calibration is not Calibration.none or reward.transform != TransformConfig()
     if not changed or reward.ensemble or reward.transform.difficulty:
         return None
-    scores = read_score_table(verifier.beside("scores.parquet"))
-    known_N = ~np.isnan(scores.score)
-    group = [f"{task} {policy}" for task, policy in zip(scores.task_id[known_N], scores.policy[known_N], strict=True)]
-    _, group_N = np.unique(group, return_inverse=True)
-    calibrated_N = calibrator(verifier, reward.calibration)(scores.score[known_N])
-    paid_N = scores.score.copy()
-    paid_N[known_N] = transform(calibrated_N, group_N.astype(np.intp), reward.transform)
-    return replace(scores, score=paid_N)
+    table = read_score_table(verifier.beside("scores.parquet"))
+    return as_paid(table, reward.transform, calibrator(verifier, reward.calibration))
 
 
 def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, start: Reference) -> str:
