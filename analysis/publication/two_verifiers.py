@@ -16,23 +16,18 @@ import numpy as np
 
 from analysis.presentation import style
 from analysis.presentation.captions import Caption, write_captions
+from analysis.publication import verifier_panels as panels
+from analysis.publication.verifier_panels import Shown
 from analysis.registry import Needs, figure
 from analysis.rl.outcomes import parameter
 from analysis.rl.policies import PolicyRun
-from analysis.verifiers.reliability import BINS, binned, used
-from rmlab.errors import MissingArtifact
-from rmlab.metrics.calibration import width_bin
-from rmlab.metrics.table import Floats
 from rmlab.rl.held_out import compare_policies
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import read_score_table
 from rmlab.wording import counted, estimate
 
 NAME = "two_verifiers"
 ALIKE = 0.02
 VOLUNTARY = "voluntary"
-EDGES = np.linspace(0, 1, 21)
-LOOKS = ((style.RESOLVED, "-", "o"), (style.UNRESOLVED, "--", "s"))
 
 
 @figure(
@@ -50,7 +45,7 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
         )
         return []
     folder, paths = out / "rl" / NAME, list[Path]()
-    tables = [_table(run) for run in pair]
+    tables = [panels.table_of(run) for run in pair]
     for rows, columns, width, height in ((2, 3, style.TWO_COLUMNS, 4.4), (3, 2, style.ONE_COLUMN, 5.6)):
         with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
             points = _panels(axes.flat, pair, tables)
@@ -81,13 +76,7 @@ def chosen(runs: Sequence[PolicyRun]) -> tuple[PolicyRun, PolicyRun] | None:
 def _fits(run: PolicyRun) -> bool:
     if parameter(run.run, "reward") != "execution_free" or run.run.tags.get("reward_variant"):
         return False
-    if run.paid_by is None or not run.verifier_report.get("rm_at_k") or not run.outcome["held_out"]:
-        return False
-    try:
-        run.paid_by.artifact("scores.parquet")
-    except MissingArtifact:
-        return False
-    return True
+    return bool(run.verifier_report.get("rm_at_k") and run.outcome["held_out"]) and panels.has_table(run)
 
 
 def _place(run: PolicyRun) -> tuple[str, ...]:
@@ -101,93 +90,27 @@ def gained(run: PolicyRun) -> float:
 
 
 def _best(run: PolicyRun) -> float:
-    curve = run.verifier_report["rm_at_k"]
-    return float(curve[max(curve, key=int)])
-
-
-def _table(run: PolicyRun) -> Scores:
-    assert run.paid_by is not None
-    return read_score_table(run.paid_by.artifact("scores.parquet"))
-
-
-def roc_within(scores: Scores) -> tuple[Floats, Floats]:
-    """False and true positive rate within a task: false_X, true_X, from (0, 0) to (1, 1). They are the shares of its unresolved and of
-    its resolved attempts that have scores above a threshold.
-
-    Every pair of a resolved and an unresolved attempt of one policy at one task counts alike, so that the area is the AUC within
-    task over all such pairs; a resolved attempt stands where the share of unresolved ones above it is, ties as halves.
-    """
-    known = ~np.isnan(scores.score) & ~np.isnan(scores.resolved)
-    names = np.array([f"{task} {policy}" for task, policy in zip(scores.task_id, scores.policy, strict=True)])[known]
-    score_N, resolved_N = scores.score[known], scores.resolved[known] == 1
-    by_name = np.argsort(names, kind="stable")
-    ends = np.flatnonzero(names[by_name][1:] != names[by_name][:-1]) + 1
-    above: list[float] = []
-    weight: list[float] = []
-    for rows in np.split(by_name, ends):
-        good, bad = score_N[rows][resolved_N[rows]], score_N[rows][~resolved_N[rows]]
-        if len(good) and len(bad):
-            over = (bad[None, :] > good[:, None]).mean(axis=1) + (bad[None, :] == good[:, None]).mean(axis=1) / 2
-            above += over.tolist()
-            weight += [float(len(bad))] * len(good)
-    order = np.argsort(above)
-    share = np.cumsum(np.array(weight)[order]) / np.sum(weight)
-    return np.array([0.0, *np.array(above)[order], 1.0]), np.array([0.0, *share, 1.0])
+    return panels.best_of_most(run.verifier_report)[1]
 
 
 def _panels(axes: Any, pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> list[dict[str, Any]]:
     best, roc, reliable, *distributions, policy = axes
     distributions[1].sharey(distributions[0])
     rows: list[dict[str, Any]] = []
-
-    def line(axis: Any, panel: str, place: int, x: Sequence[float], y: Sequence[float], **options: Any) -> None:
-        colour, dash, mark = LOOKS[place]
-        marker = mark if options.pop("marked", False) else None
-        axis.plot(x, y, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, **options)
-        rows.extend(
-            {"panel": panel, "verifier": pair[place].verifier, "x": a, "y": b} for a, b in zip(x, y, strict=True)
-        )
-
-    for place, (run, scores, axis) in enumerate(zip(pair, tables, distributions, strict=True)):
-        colour, report = LOOKS[place][0], run.verifier_report
-        curve = sorted((int(k), value) for k, value in report["rm_at_k"].items())
+    for run, scores, look, distribution in zip(pair, tables, panels.LOOKS, distributions, strict=True):
+        report = run.verifier_report
         metrics = f"AUC within task {report['auc_within_task']:.2f}, ECE {report['ece_width_10']:.2f}"
         words = f"{run.verifier}:\n{metrics}, pass@1 after RL {gained(run):.3f}"  # one line is wider than a column
-        line(best, "rm_at_k", place, *zip(*curve, strict=True), marked=True, label=words)
-        line(roc, "roc", place, *(side.tolist() for side in roc_within(scores)), drawstyle="steps-post")
-        score, label, cluster = used([scores])
-        count, mean, share, low, high = binned(score, label, cluster, width_bin(score, BINS))
-        there = count > 0
-        line(reliable, "reliability", place, mean[there].tolist(), share[there].tolist(), marked=True)
-        reliable.vlines(mean[there], low[there], high[there], color=colour, linewidth=0.8)
-        for value, name, style_of in ((0.0, "unresolved", {"hatch": "////"}), (1.0, "resolved", {})):
-            density, _ = np.histogram(score[label == value], EDGES, density=True)
-            face = colour if value else "none"
-            axis.stairs(density, EDGES, fill=True, facecolor=face, edgecolor=colour, alpha=0.6, label=name, **style_of)
-            rows += [
-                {"panel": name, "verifier": run.verifier, "x": float(x), "y": float(d)}
-                for x, d in zip(EDGES, density, strict=False)
-            ]
-        axis.set(xlabel="score", ylabel="density")
-        axis.set_title(style.short(run.verifier), fontsize=7, fontweight="normal")
-        axis.margins(y=0.6)  # room for the legend
-        axis.legend(loc="upper right")
+        shown = Shown("verifier", run.verifier, words, run.verifier, report, scores, look)
+        rows += panels.offline(best, roc, reliable, distribution, shown)
         looks = run.outcome["curve"]
-        line(
-            policy, "pass_at_1", place, [row["step"] for row in looks], [row["pass_at_1"] for row in looks], marked=True
-        )
+        steps, rates = ([row[name] for row in looks] for name in ("step", "pass_at_1"))
+        rows += panels.line(policy, "pass_at_1", shown, steps, rates)
         known = [row for row in looks if "pass_at_1_low" in row]
         ends = [[row[name] for row in known] for name in ("step", "pass_at_1_low", "pass_at_1_high")]
-        policy.fill_between(*ends, color=colour, alpha=0.15, lw=0)
-    style.log_ticks(best, [float(k) for k, _ in curve])
-    best.set(xlabel="k", ylabel="RM@k", ylim=(0, 1.1 * best.get_ylim()[1]))  # from 0: what is alike looks alike
-    values = " and ".join(f"{_best(run):.3f}" for run in pair)
-    best.text(
-        0.5, 0.05, f"k = {curve[-1][0]}:\n{values}", transform=best.transAxes, ha="center", va="bottom", fontsize=7
-    )
-    for axis, x, y in ((roc, "false positive rate", "true positive rate"), (reliable, "score", "resolved share")):
-        axis.plot([0, 1], [0, 1], color=style.REFERENCE, linestyle=":", linewidth=0.8)
-        axis.set(xlabel=x, ylabel=y, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        policy.fill_between(*ends, color=look.colour, alpha=0.15, lw=0)
+    most, _ = panels.best_of_most(pair[-1].verifier_report)
+    panels.frame(best, roc, reliable, f"k = {most}:\n{' and '.join(f'{_best(run):.3f}' for run in pair)}")
     policy.set(xlabel="step of RL", ylabel="pass@1, validation")
     return rows
 

@@ -12,7 +12,7 @@ import numpy as np
 from rmlab.errors import DataError, StoreError
 from rmlab.metrics.recalibration import CALIBRATORS
 from rmlab.metrics.table import table
-from rmlab.rl.advantages import transform
+from rmlab.rl.advantages import Codes, transform
 from rmlab.rl.config import Calibration, Floats, RewardConfig, TransformConfig
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
@@ -46,16 +46,41 @@ def calibrator(file_of: FileOf, kind: Calibration) -> Callable[[Floats], Floats]
 
 def paid_scores(file_of: FileOf, reward: RewardConfig) -> Scores | None:
     """The verifier's own evaluation table as the reward would pay it; None where what is paid hangs on more than this verifier's scores
-    (other verifiers, the difficulty of tasks). Attempts of one policy at one task are a group."""
+    (other verifiers, the difficulty of tasks)."""
     if reward.ensemble or reward.transform.difficulty:
         return None
     scores = read_score_table(file_of(SCORES))
     if not changes_scores(reward):
         return scores
+    return as_paid(scores, reward.transform, calibrator(file_of, reward.calibration))
+
+
+def as_paid(
+    scores: Scores, config: TransformConfig, calibrate: Callable[[Floats], Floats] = lambda score_N: score_N
+) -> Scores:
+    """A table with its scores calibrated, then transformed. Attempts of one policy at one task are a group; an attempt without a score
+    stays without one.
+
+    Raises DataError as `rmlab.rl.advantages.transform`.
+    """
     known_N = ~np.isnan(scores.score)
-    group = [f"{task} {policy}" for task, policy in zip(scores.task_id[known_N], scores.policy[known_N], strict=True)]
-    _, group_N = np.unique(group, return_inverse=True)
-    calibrated_N = calibrator(file_of, reward.calibration)(scores.score[known_N])
     paid_N = scores.score.copy()
-    paid_N[known_N] = transform(calibrated_N, group_N.astype(np.intp), reward.transform)
+    paid_N[known_N] = transform(calibrate(scores.score[known_N]), attempts_of(scores)[known_N], config)
     return replace(scores, score=paid_N)
+
+
+def attempts_of(scores: Scores) -> Codes:
+    """The group of each of N attempts: codes of its task and policy."""
+    names = [f"{task} {policy}" for task, policy in zip(scores.task_id, scores.policy, strict=True)]
+    return np.unique(names, return_inverse=True)[1].astype(np.intp)
+
+
+def ranks_within(scores: Scores) -> Codes:
+    """Of each of N attempts, in the order of group and score, how many distinct scores of groups come before it: two tables of the same
+    attempts have equal values where all ranks within groups are equal, and ties are ties. Attempts without a score come last, as ties."""
+    group_N, score_N = attempts_of(scores), np.where(np.isnan(scores.score), np.inf, scores.score)
+    order_N = np.lexsort((score_N, group_N))
+    group, score = group_N[order_N], score_N[order_N]
+    rank_N = np.zeros(len(scores), np.intp)
+    rank_N[order_N[1:]] = np.cumsum((group[1:] != group[:-1]) | (score[1:] != score[:-1]))
+    return rank_N

@@ -34,6 +34,7 @@ from rmlab.metrics.definitions import Report
 from rmlab.metrics.report import report
 from rmlab.rl.advantages import transform
 from rmlab.rl.config import TransformConfig
+from rmlab.rl.paid_scores import attempts_of
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import get_run
@@ -60,8 +61,7 @@ class Pool:
         """Attempts without a score or label are left out: the reports count them."""
         known_N = ~np.isnan(scores.score) & ~np.isnan(scores.resolved)
         kept = Scores(**{name: getattr(scores, name)[known_N] for name in Scores.__dataclass_fields__})
-        names = [f"{task} {policy}" for task, policy in zip(kept.task_id, kept.policy, strict=True)]
-        return cls(kept, np.unique(names, return_inverse=True)[1].astype(np.intp))
+        return cls(kept, attempts_of(kept))
 
     def bent(self, config: TransformConfig) -> Scores:
         """The table as it would be paid."""

@@ -1,4 +1,4 @@
-"""The figures of RL for a paper: two verifiers side by side, and curves by reward."""
+"""The figures of RL for a paper: verifiers side by side, and curves by reward."""
 
 import csv
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 
 from analysis.foretelling import runs as foretelling_runs
 from analysis.presentation import style
-from analysis.publication import rl_by_reward, two_verifiers
+from analysis.publication import rl_by_reward, two_verifiers, verifier_panels
 from analysis.rl.policies import PolicyRun
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
@@ -41,7 +41,7 @@ class Trained(MadeRun):
 
 def test_the_roc_curve_within_tasks_has_the_auc_as_its_area() -> None:
     found = scores(1.5)
-    x, y = two_verifiers.roc_within(found)
+    x, y = verifier_panels.roc_within(found)
     area = float((np.diff(x) * y[:-1]).sum())
     assert area == pytest.approx(report(found, replicates=0)["auc_within_task"])
     assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
@@ -70,7 +70,7 @@ def test_the_pair_is_alike_in_best_of_k_and_as_unlike_as_can_be_in_rl(
     assert pair is not None
     assert [one.run.run_id for one in pair] == [runs[0].run.run_id, runs[1].run.run_id]
     with style.figure(2, 3, 2, 2) as (_, axes):
-        two_verifiers._panels(axes.flat, pair, [two_verifiers._table(run) for run in pair])
+        two_verifiers._panels(axes.flat, pair, [verifier_panels.table_of(run) for run in pair])
         best, roc, _, *distributions, _ = axes.flat
         assert best.get_ylim()[0] == 0
         assert [text.get_text() for text in best.texts] == ["k = 16:\n0.400 and 0.410"]
@@ -96,7 +96,7 @@ def test_the_pair_is_alike_in_best_of_k_and_as_unlike_as_can_be_in_rl(
             row |= {"pass_at_1_low": 0.1, "pass_at_1_high": 0.4}
     assert (
         "of which there are fewer; bands are 95 % intervals"
-        in two_verifiers.caption(pair, [two_verifiers._table(run) for run in pair]).shown
+        in two_verifiers.caption(pair, [verifier_panels.table_of(run) for run in pair]).shown
     )
     assert "from one start, with final evidence and with their scores as they are" in text
     for run in runs[:2]:
