@@ -13,7 +13,6 @@ from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.references import Reference
 
-
 NAN = float("nan")
 TASKS, POLICIES = ["b", "a", "b", "a", "b"], ["p", "p", "p", "q", "q"]
 
