@@ -159,7 +159,7 @@ def test_a_launcher_that_has_no_such_setting(where: Path) -> None:
     assert (code, err.strip().splitlines()[-1]) == (
         2,
         "rmlab: hydra.launcher.worker=2: launcher local has no 'worker' (did you mean "
-        "workers?); it has _target_, workers, cells_per_gpu",
+        "workers?); it has workers, cells_per_gpu",
     )
 
 

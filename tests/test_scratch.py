@@ -1,5 +1,7 @@
 """A temporary folder is gone with its process, at the latest when the next one begins, and never while somebody uses it."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.scratch import _remove_left, scratch_folder
+from rmlab.scratch import BEGUN, LOCKED, _remove_left, scratch_folder
 
 USES = """
 import sys, time
@@ -63,7 +65,7 @@ def test_a_forked_process_holds_it_too(tmp_path: Path) -> None:
             os.close(ends)
             os.read(waits, 1)
             os._exit(0)
-        kept = tmp_path / "rmlab-scratch-moved"
+        kept = tmp_path / f"{LOCKED}moved"
         folder.rename(kept)  # as if its process had ended at once
     _remove_left.cache_clear()
     with scratch_folder(tmp_path):
@@ -80,7 +82,38 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "file").touch()
     (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "rmlab-scratch-x").symlink_to(tmp_path / "own")
+    (tmp_path / "there" / f"{LOCKED}x").symlink_to(tmp_path / "own")
     with scratch_folder(tmp_path / "there"):
         pass
     assert (tmp_path / "own" / "file").exists()
+
+
+def test_folders_of_other_users_and_machines_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of their locks: some file systems that machines share tell only their own."""
+    theirs, longer = tmp_path / "rmlab-scratch-elsewhere-x", tmp_path / f"{LOCKED}1-x"
+    own = tmp_path / f"{LOCKED}x"
+    for folder in (theirs, longer, own):
+        folder.mkdir()
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    with scratch_folder(tmp_path):
+        assert own.is_dir()
+    monkeypatch.undo()
+    _remove_left.cache_clear()
+    with scratch_folder(tmp_path):
+        assert not own.exists()
+    assert {*tmp_path.iterdir()} == {theirs, longer}
+
+
+def test_without_locks_it_is_used_and_removed_by_its_own_process_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")  # as NFS says of a folder
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    (tmp_path / f"{LOCKED}x").mkdir()
+    with scratch_folder(tmp_path) as folder:
+        assert folder.name.startswith(BEGUN)
+        assert folder.is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == [f"{LOCKED}x"]

@@ -1,6 +1,7 @@
 """`rmlab plan`: tokens, operations, memory and hours of a program or a sweep on a named card, before anything runs."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from rmlab.wording import counted, duration, near
 
 if TYPE_CHECKING:
     from rmlab.planning.advice import Question
+    from rmlab.planning.estimate import Estimate
 
 app = typer.Typer()
 
@@ -132,7 +134,15 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
     """Of each level and arm one cell is planned; seeds cost the same."""
     from rmlab.configuration import compose
     from rmlab.planning.advice import command_to_run
-    from rmlab.planning.report import advice, command_lines, listed_lines, named_by, needed, plan_values, ways_for_all
+    from rmlab.planning.report import (
+        advice,
+        command_lines,
+        listed_lines,
+        needed,
+        plan_values,
+        set_by_levels,
+        ways_for_all,
+    )
     from rmlab.sweep.owned_keys import refuse_owned
     from rmlab.sweep.plan import cell_name
     from rmlab.sweep.request import read_request
@@ -169,16 +179,8 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
         print(json.dumps({"sweep": name, "times": each, "cells": values, "seconds": total, "command": command}))
         return
     print(f"{spec.question}\n{counted(len(cells), 'level')} x {each} of each, {asked.card.name}")
-    width = max(len(label) for label, *_ in cells)
-    for label, _, found in cells:
-        tokens = sum(cost.tokens for cost in found.phases)
-        verdict = "" if found.fits else "  does not fit"
-        print(
-            f"  {label:<{width}}  {tokens / 1e6:>10,.2f} M tokens  {found.held / 2**30:>7.2f} GiB held  "
-            f"{duration(found.seconds):>10} each{verdict}"
-        )
-    for note in dict.fromkeys(note for *_, found in cells for note in found.work.notes):
-        print(f"assumed     {note}")
+    for line in _cell_lines(cells):
+        print(line)
     for line in listed_lines("fits", advice(question, largest, ways)):
         print(line)
     print(f"time        {duration(total)} ({total / 3600:.2f} h) one after the other on {counted(largest.gpus, 'GPU')}")
@@ -186,4 +188,19 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
         print(line)
     for key, word in to_name.items():
         if key not in of_all:
-            print(f"            the levels set {key}: give each {named_by(word)}; a plan alone takes a model's name")
+            print(f"            {set_by_levels(key, word)}")
+
+
+def _cell_lines(cells: Sequence[tuple[str, "Question", "Estimate"]]) -> list[str]:
+    """A line a cell, by its label, and what was assumed of any."""
+    lines, width = [], max(len(label) for label, *_ in cells)
+    for label, _, found in cells:
+        tokens = sum(cost.tokens for cost in found.phases)
+        verdict = "" if found.fits else "  does not fit"
+        lines.append(
+            f"  {label:<{width}}  {tokens / 1e6:>10,.2f} M tokens  {found.held / 2**30:>7.2f} GiB held  "
+            f"{duration(found.seconds):>10} each{verdict}"
+        )
+    return lines + [
+        f"assumed     {note}" for note in dict.fromkeys(note for *_, found in cells for note in found.work.notes)
+    ]

@@ -107,9 +107,8 @@ def sweep(
 
         multirun(request.spec(name).program, [f"+sweep={name}", *asked], options)
         return
-    own_settings(
-        request.launcher, request.settings
-    )  # what is wrong is said before the sweep is planned, in a dry run too
+    # what is wrong with them is said before the sweep is planned, and in a dry run too
+    own_settings(request.launcher, request.settings)
     plan = plan_to_launch(name, asked, options)
     if options.explain or options.dry_run:
         describe(plan, options)

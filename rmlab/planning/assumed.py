@@ -28,6 +28,9 @@ EPISODE_TOKENS, ISSUE_TOKENS, SAID_TOKENS, EPISODE_TURNS = 300, 180, 40, 5
 """Of an attempt in micro-SWE by a language model: in all, in front of its first turn, said by it, and its turns
 (experiments/benchmarks/README.md, rollouts; what stands in front of the first turn: 379 of 487 characters in the starter set)."""
 
+FOLDER = "FOLDER"
+"""Stands in a command for the folder of a model."""
+
 
 @dataclass
 class Assumed:
@@ -62,7 +65,7 @@ def model_shape(model: ModelConfig, assumed: Assumed) -> tuple[ModelShape, str]:
     try:
         found = named_shape(model.pretrained)
         if names_open_model(model.pretrained):
-            assumed.to_name["model.pretrained"] = "FOLDER"
+            assumed.to_name["model.pretrained"] = FOLDER
         return found
     except DataError:
         if (model.hidden_size, model.layers) == (ModelConfig.hidden_size, ModelConfig.layers):

@@ -6,6 +6,7 @@ from typing import Any
 
 from rmlab.models.cost import KNOWN, ModelShape
 from rmlab.planning.advice import MORE_GPUS, Question, Way, command_to_run, on_gpus, what_fits
+from rmlab.planning.assumed import FOLDER
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import RESERVED, ROLLOUTS, Estimate, PhaseCost
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, training_memory
@@ -24,7 +25,7 @@ MODES = {
 NAMED_BY = {
     "POLICY": "a run, a cell or a folder (`rmlab warm-start` makes one)",
     "VERIFIER": "a run, a cell or a folder (`rmlab train` makes one)",
-    "FOLDER": "a folder with a model, or hf:NAME",
+    FOLDER: "a folder with a model, or hf:NAME",
 }
 """What a run takes in place of each word of `Work.to_name`."""
 
@@ -175,6 +176,13 @@ def command_lines(words: Sequence[str], settings: Sequence[str], to_name: Mappin
 def named_by(word: str) -> str:
     """What a run takes in place of a word of `Work.to_name`; a list of verifiers as one."""
     return NAMED_BY[word if word in NAMED_BY else "VERIFIER"]
+
+
+def set_by_levels(key: str, word: str) -> str:
+    """What stands below the command of a sweep whose levels set a key to what a plan alone takes."""
+    if word == FOLDER:
+        return f"the levels set {key} to the name of a folder: start the sweep where that folder, or a link to it, lies"
+    return f"the levels set {key}: give each {named_by(word)}; a plan alone takes a model's name"
 
 
 def _shares(cost: Any) -> str:

@@ -18,7 +18,7 @@ from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
 from rmlab.models.packed import packs
 from rmlab.rl.graphed_rows import GraphedRows
-from rmlab.training.checkpoints import load_checkpoint, load_weights, save_checkpoint
+from rmlab.training.checkpoints import check_weights, load_checkpoint, load_weights, save_checkpoint
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
 
@@ -137,12 +137,17 @@ class BestWeights:
             if path != self.path(step):
                 path.unlink()
 
-    def put_back(self, step: int) -> None:
-        """Puts the kept weights into the model. Raises DataError where they are gone or cannot be read."""
+    def check(self, step: int) -> None:
+        """Raises DataError where the kept weights are gone or not whole."""
         if not self.path(step).is_file():
             raise DataError(
                 f"{self.path(step)} is missing: the best weights belong to the state beside it, so copy both"
             )
+        check_weights(self.path(step))
+
+    def put_back(self, step: int) -> None:
+        """Puts the kept weights into the model. Raises DataError where they are gone or cannot be read."""
+        self.check(step)
         kept = load_weights(self.path(step))
         with torch.no_grad():
             for name, parameter in self.own.named_parameters():

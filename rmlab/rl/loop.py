@@ -68,8 +68,11 @@ class Loop:
         return BestWeights(self.checkpoint.parent, self.learner.model)
 
     def start(self) -> RLState:
-        """The state to go on from: weights and moments are put back."""
+        """The state to go on from: weights and moments are put back. Raises DataError where it is damaged, or the best weights are, which
+        are read only behind the last step."""
         state = load_state(self.checkpoint, self.learner.model, self.learner.adam, self.run)
+        if self.watch.choose and state.best_step not in (-1, 0, state.step):
+            self.best_weights.check(state.best_step)
         self.context.sampler.drawn = state.drawn
         if self.context.reward_model is not None:
             self.context.reward_model.difficulty = state.difficulty

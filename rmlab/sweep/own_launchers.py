@@ -1,5 +1,6 @@
 """Our own launchers by name, the files of conf/hydra/launcher: they run cells as workers get free."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,10 +22,10 @@ def is_own(launcher: str) -> bool:
     return (LAUNCHERS / f"{launcher}.yaml").is_file()
 
 
-NUMBERS = {"workers": int, "cells_per_gpu": int, "minutes": int, "cpus": float, "gpus": float, "memory_gb": float} | {
-    "poll_seconds": float
-}
-"""Keys of launchers that take a number, and whether it is whole."""
+COUNTS = ("workers", "cells_per_gpu", "minutes")
+AMOUNTS = ("cpus", "gpus", "memory_gb", "poll_seconds")
+MAPPING = "more"
+"""Keys of launchers that take a whole number from 1 on, a number from 0 on, and a mapping; the others take a text."""
 
 
 def own_launcher(name: str, settings: Sequence[str], config: "DictConfig", workers: int | None) -> "Launcher":
@@ -46,31 +47,40 @@ def own_settings(name: str, settings: Sequence[str]) -> "DictConfig":
     from omegaconf.errors import OmegaConfBaseException
 
     own = cast("DictConfig", OmegaConf.load(LAUNCHERS / f"{name}.yaml"))
+    keys = [str(key) for key in own if key != "_target_"]
+    usual = {key: own[key] for key in keys}
     for text in settings:
-        if not text.startswith("hydra.launcher."):
+        whole, _, value = text.lstrip("+").partition("=")
+        if not whole.startswith("hydra.launcher."):
             raise UsageError(
                 f"{text}: this has no effect on a sweep that launcher {name} runs. The flags of `rmlab sweep` say how it runs, and "
                 "hydra.launcher.KEY=VALUE where. Remove it"
             )
-        key, _, value = text.removeprefix("hydra.launcher.").partition("=")
-        if key.split(".")[0] not in own:
-            raise UsageError(
-                f"{text}: launcher {name} has no {key!r}{near(key, map(str, own))}; it has {', '.join(map(str, own))}"
-            )
+        key, _, inner = whole.removeprefix("hydra.launcher.").partition(".")
+        if key not in keys or (inner and key != MAPPING):
+            wrong = f"{key}.{inner}" if inner else key
+            raise UsageError(f"{text}: launcher {name} has no {wrong!r}{near(wrong, keys)}; it has {', '.join(keys)}")
         try:
-            OmegaConf.update(own, key, plain_yaml(value))
+            OmegaConf.update(own, f"{key}.{inner}" if inner else key, plain_yaml(value))
         except (yaml.YAMLError, OmegaConfBaseException):
             raise UsageError(f"{text}: the value of {key} cannot be read. Put text in quotes: {key}='...'") from None
-        if what := _other_kind(key, OmegaConf.to_container(own)[key.split(".")[0]]):  # type: ignore[index, call-overload]
+        if what := _must_be(key, OmegaConf.to_container(own)[key], usual[key]):  # type: ignore[index, call-overload]
             raise UsageError(f"{text}: {key} must be {what}")
     return own
 
 
-def _other_kind(key: str, value: Any) -> str:
-    """What a setting of a launcher must be, where it is not; null is left to the launcher."""
-    if key.split(".")[0] == "more":
+def _must_be(key: str, value: Any, usual: Any) -> str:
+    """What a setting of a launcher must be, where it is not; empty where it is.
+
+    usual: its value in the launcher's file; null is allowed in place of a text, and of a number that is null there.
+    """
+    if key == MAPPING:
         return "" if isinstance(value, dict) else "a mapping, such as {slurm_account: me}"
-    kind = NUMBERS.get(key, str)
-    if value is None or (isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)):
+    if value is None and (usual is None or key not in (*COUNTS, *AMOUNTS)):
         return ""
-    return {int: "a whole number", float: "a number", str: "a text"}[kind]
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    if key in COUNTS:
+        return "" if isinstance(number, int) and number >= 1 else "a whole number, at least 1"
+    if key in AMOUNTS:
+        return "" if 0 <= number < math.inf else "a number, at least 0"
+    return "" if isinstance(value, str) else "a text"

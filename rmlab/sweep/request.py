@@ -75,6 +75,8 @@ class SweepOptions:
                 raise UsageError(f"{name}={value}: must be {what}")
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers {self.workers}: must be at least 1")
+        if self.batch is not None and self.batch < 1:
+            raise UsageError(f"batch={self.batch}: must be at least 1")
         if self.stop_after is not None and not 0 < self.stop_after < math.inf:
             raise UsageError(f"--stop-after {self.stop_after:g}: must be a finite number of minutes above 0")
         if self.on_error not in list(OnError):

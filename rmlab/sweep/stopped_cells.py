@@ -17,6 +17,8 @@ BEST = "best_"
 """How files begin that hold the weights of a step alone (`rmlab.rl.learner.BestWeights`)."""
 LONGEST_HEADER = 100_000_000
 """Bytes; safetensors refuses a file that states more."""
+UNREADABLE = (OSError, struct.error, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading the header of something else raises, or of a file that is not whole."""
 
 
 def has_checkpoint(key: str) -> bool:
@@ -57,7 +59,7 @@ def _state(path: Path) -> dict[str, Any] | None:
     """The state in the header of a checkpoint (`rmlab.training.checkpoints`); None of any other file and of one that is not whole."""
     try:
         state = json.loads(_header(path)["__metadata__"]["state"])
-    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except UNREADABLE:
         return None
     return state if isinstance(state, dict) else None
 
@@ -68,7 +70,7 @@ def _is_whole(path: Path) -> bool:
         _header(path)
     except FileNotFoundError:
         return True
-    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except UNREADABLE:
         return False
     return True
 
@@ -76,7 +78,7 @@ def _is_whole(path: Path) -> bool:
 def _header(path: Path) -> dict[str, Any]:
     """Of a safetensors file: 8 bytes that say how long it is, itself as JSON, and then the tensors that it places.
 
-    Raises OSError, or ValueError and its like where the file is none or does not end with its last tensor.
+    Raises one of UNREADABLE where the file is none, or does not end with its last tensor.
     """
     with path.open("rb") as file:
         [length] = struct.unpack("<Q", file.read(8))

@@ -3,14 +3,14 @@
 d0c2...           the id of a run (32 hex digits), or its beginning from 6 digits on
 5e6f7a8b9c0d1e2f  a cell by its config_hash (16 hex digits): whichever run finished it
 data_scale/demo/4000/s0   a cell by sweep, preset, level and seed
-execution_a       a run by its name, where one finished run alone has it; where the name is the beginning of another run's id or its
-                  config_hash too, neither is chosen
+execution_a       a run by its name, where one finished run alone has it; where the name means another run as well (the beginning of
+                  its id, its config_hash, its cell), neither is chosen
 runs/policies/x   a folder
 """
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,9 +25,7 @@ from rmlab.wording import counted
 
 CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
 CONFIG = r"[0-9a-f]{16}"
-ID = 32
-"""Digits of a whole id."""
-HEX = rf"[0-9a-f]{{{SHORTEST},{ID}}}"
+HEX = rf"[0-9a-f]{{{SHORTEST},32}}"
 NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
 VALIDATION_SCORES = "validation_scores.parquet"
 LISTS_BUNDLE = "`rmlab runs list --store BUNDLE`"
@@ -102,8 +100,8 @@ def find_artifact(name: str, artifact: str, uri: str | None = None) -> Path:
 def find_run(name: str, uri: str | None = None) -> TrackedRun:
     """The run that a name means: its id or the beginning of it, its name, or a cell, by its config_hash or as SWEEP/PRESET/LEVEL/SEED.
 
-    Raises DataError for a cell that no run finished, or that is several, AmbiguousName for a name that several runs have, or
-    that is the beginning of another run's id, StoreError for a run that is not there.
+    Raises DataError for a cell that no run finished, or that is several, AmbiguousName for a name that several runs have, or that means
+    another run as well, StoreError for a run that is not there.
     """
     _refuse_path(name)
     store = Store.existing(uri)
@@ -140,25 +138,34 @@ def _meant(name: str, found: Sequence[AnyInfo], where: str, lists: str) -> AnyIn
         return whole[0]  # a whole id means its run, whatever others are called
     called = _called(name, found, where)
     if re.fullmatch(CELL, name):
-        return called or _finished_cell(name, found, where, lists)
+        if called is None:
+            return _finished_cell(name, found, where, lists)
+        others = {info.run_id: f"{info.name}, whose cell this is" for info in _of_cell(name, found)}
+        return _alone(name, called, others, where)
     if not re.fullmatch(HEX, key):
         return called
-    of_cell = {info.run_id: info for info in found if info.tags.get(CONFIG_HASH) == key}
-    finished = finished_run(of_cell.values())
+    of_hash = {info.run_id: info for info in found if info.tags.get(CONFIG_HASH) == key}
+    finished = finished_run(of_hash.values())
     if called is None and finished is not None:
-        return of_cell[finished.run_id]
+        return of_hash[finished.run_id]
     if called is None:
         if (run := beginning_with(found, key, where)) is None and re.fullmatch(CONFIG, key):
             raise _no_such_hash(name, where)
         return run
     others = {info.run_id: f"{info.name}, whose id begins so" for info in with_id(found, key)}
-    if finished is not None and called.run_id not in of_cell:
+    if finished is not None and called.run_id not in of_hash:
         others[finished.run_id] = f"{finished.name}, whose config_hash this is"
-    others.pop(called.run_id, None)
-    if others:
+    return _alone(name, called, others, where)
+
+
+def _alone(name: str, called: AnyInfo, others: Mapping[str, str], where: str) -> AnyInfo:
+    """The run of a name. others: what else the name means, in words by run id; the run itself may be among them.
+
+    Raises AmbiguousName, with the ids, where another run is.
+    """
+    if listed := "; ".join(f"{run_id} ({words})" for run_id, words in others.items() if run_id != called.run_id):
         raise AmbiguousName(
-            f"{name} can mean several runs in {where}. Name one by its id: {called.run_id} (named {name}); "
-            + "; ".join(f"{run_id} ({words})" for run_id, words in others.items())
+            f"{name} can mean several runs in {where}. Name one by its id: {called.run_id} (named {name}); {listed}"
         )
     return called
 
@@ -203,15 +210,21 @@ def _no_such_hash(name: str, where: str) -> DataError:
     return DataError(f"{name}: {where} has no finished run with this config_hash, and no run whose id begins so")
 
 
+def _of_cell(name: str, found: Iterable[AnyInfo]) -> list[AnyInfo]:
+    """The finished runs of a cell by sweep, preset, level and seed: of the main arm where that has any."""
+    sweep, preset, level, seed = name.split("/")
+    wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
+    infos = [h for h in found if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
+    return [h for h in infos if len(h.name.split()) == 2] or infos  # a further arm is named in between
+
+
 def _finished_cell(name: str, found: Iterable[AnyInfo], where: str, lists: str) -> AnyInfo:
     """The run that finished a cell last. lists: the command that lists the runs.
 
     Raises DataError where none did, or where several cells have the name.
     """
     sweep, preset, level, seed = name.split("/")
-    wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
-    infos = [h for h in found if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
-    main = [h for h in infos if len(h.name.split()) == 2] or infos  # a further arm is named in between
+    main = _of_cell(name, found)
     if not main:
         raise DataError(
             f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {where}. "

@@ -9,7 +9,7 @@ or the one before. Nothing is unpickled.
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +100,20 @@ def load_checkpoint(
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a file of weights that was kept beside a checkpoint. Raises DataError where it cannot be read."""
-    try:
+    with _readable(path):
         return load_file(path)
+
+
+def check_weights(path: Path) -> None:
+    """Raises DataError, as `load_weights` does, where such a file is not there or not whole; reads its header alone."""
+    with _readable(path), safe_open(path, framework="pt"):
+        pass
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (SafetensorError, OSError) as error:
         raise DataError(
             f"{path} is not a readable file of weights ({error}), and the checkpoint beside it needs it. Copy both again, or delete "

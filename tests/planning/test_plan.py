@@ -197,6 +197,18 @@ def test_the_command_of_a_sweep_leaves_what_the_sweep_varies(capsys: pytest.Capt
     assert "lora.rank" not in said.partition("fits  ")[2]
     with pytest.raises(UsageError, match=r"this sweep varies data\.scale"):
         plan("sweep", ["data_scale", "preset=smoke", "data.scale=3"])
+    plan("sweep", ["architecture", "preset=paper"])
+    said = capsys.readouterr().out
+    assert (
+        "            the levels set model.pretrained to the name of a folder: start the sweep where that folder, or"
+        in said
+    )
+
+
+def test_the_largest_cell_of_a_sweep_decides_what_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, "sweep", "context_length", "preset=paper", "model.pretrained=Qwen3-30B-A3B", gpus=8)
+    assert [cell["fits"] for cell in found["cells"].values()][:: len(found["cells"]) - 1] == [True, False]
+    assert found["command"].endswith(" lora.rank=16"), "though the first one fits as it is"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rmlab.errors import DataError
 from rmlab.policies.language_engine import LanguageEngine
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store
@@ -89,11 +90,20 @@ def test_each_rollout_is_cut_and_made_again_and_nothing_that_was_finished_is(
             trained(easy, tmp_path / "stopped", cut, *FEW)
         assert played == [1], "no attempt was waited for"
         assert len(begun) == number
-    begun = []
+    [best] = tmp_path.rglob("best_000001.safetensors")
+    weights, begun = best.read_bytes(), []
+    for left in (weights[:-1], None):  # cut, and gone: said before anything is made
+        best.unlink() if left is None else best.write_bytes(left)
+        with monkeypatch.context() as counted, pytest.raises(DataError, match=best.name):
+            counted.setattr(LanguageEngine, "rollout", stopping_in(0, begun, []))
+            trained(easy, tmp_path / "stopped", counted, *FEW)
+    assert begun == []
+    best.write_bytes(weights)
     with monkeypatch.context() as counted:
         counted.setattr(LanguageEngine, "rollout", stopping_in(0, begun, []))
         last = trained(easy, tmp_path / "stopped", counted, *FEW)
-        assert sorted(run.status for run in runs(Store.open())) == ["finished", *["stopped"] * rollouts]
+        ended = sorted(run.status for run in runs(Store.open()))
+        assert ended == ["failed", "failed", "finished", *["stopped"] * rollouts]
     assert len(begun) == 1, "the last one alone was left"
     assert last.tags["config_hash"] == whole.tags["config_hash"]
     for name in MEASURED:

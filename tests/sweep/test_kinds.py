@@ -119,6 +119,13 @@ def test_a_single_value_in_a_search_where_a_mapping_is_meant(tmp_path: Path, mor
         read_sweep(str(tmp_path / "s.yaml"))
 
 
+def test_trials_that_are_no_number(tmp_path: Path) -> None:
+    text = SEARCHED.format(TOY, "space: {learning_rate: {choices: [1]}}").replace("trials: 2", "trials: true")
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(UsageError, match="search: trials must be a whole number"):
+        read_sweep(str(tmp_path / "s.yaml"))
+
+
 def test_a_single_value_where_what_is_chosen_within_a_mapping_is_meant(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(HEAD + "levels: [1]\narms: 3\nsearch: 3\npresets: {demo: }\n")
     with pytest.raises(UsageError, match="arms=3 must be a mapping"):

@@ -3,9 +3,10 @@
 from datetime import datetime, timedelta
 
 import pytest
+from omegaconf import OmegaConf
 
 from rmlab.errors import UsageError
-from rmlab.sweep.own_launchers import own_settings
+from rmlab.sweep.own_launchers import LAUNCHERS, own_settings
 from rmlab.sweep.request import OnError, SweepOptions, read_request
 from tests.sweeping import TOY, rmlab_here
 
@@ -54,6 +55,7 @@ def test_the_line_is_parted() -> None:
         ("workers", "x", "workers=x: must be a whole number"),
         ("workers", [1], r"workers=\[1\]: must be a whole number"),
         ("batch", True, "batch=True: must be a whole number"),
+        ("batch", 0, "batch=0: must be at least 1"),
         ("stop_after", "soon", "stop_after=soon: must be a number of minutes"),
         ("dry_run", 3, "dry_run=3: must be true or false"),
         ("redo_before", 3, "redo_before=3: must be a time"),
@@ -79,6 +81,14 @@ def test_an_option_of_another_kind_is_refused(option: str, value: object, words:
         ("slurm", "hydra.launcher.more=3", "more must be a mapping"),
         ("slurm", "hydra.launcher.memory_gb=much", "memory_gb must be a number"),
         ("slurm", "hydra.launcher.partition=[gpu]", "partition must be a text"),
+        ("local", "hydra.launcher.workers=0", "workers must be a whole number, at least 1"),
+        ("local", "hydra.launcher.cells_per_gpu=null", "cells_per_gpu must be a whole number, at least 1"),
+        ("local", "hydra.launcher.cells_per_gpu=true", "cells_per_gpu must be a whole number, at least 1"),
+        ("local", "hydra.launcher.workers.x=3", "launcher local has no 'workers.x'"),
+        ("local", "hydra.launcher._target_=os.system", "it has workers, cells_per_gpu"),
+        ("slurm", "hydra.launcher.workers=null", "workers must be a whole number, at least 1"),
+        ("slurm", "hydra.launcher.minutes=-3", "minutes must be a whole number, at least 1"),
+        ("slurm", "hydra.launcher.gpus=-1", "gpus must be a number, at least 0"),
         ("[a,b]", "seed=1", "name one launcher, such as hydra/launcher=slurm"),
     ],
 )
@@ -95,5 +105,16 @@ def test_a_setting_of_another_kind_is_refused_by_a_dry_run_too(launcher: str, se
 
 def test_settings_of_a_launcher_that_hold() -> None:
     asked = ["hydra.launcher.more={slurm_account: me}", "hydra.launcher.cpus=2", "hydra.launcher.partition=null"]
-    own = own_settings("slurm", [*asked, "hydra.launcher.more.qos=7"])
-    assert (own.more, own.cpus, own.partition) == ({"slurm_account": "me", "qos": 7}, 2, None)
+    own = own_settings("slurm", [*asked, "hydra.launcher.more.qos=7", "++hydra.launcher.minutes=9"])
+    assert (own.more, own.cpus, own.partition, own.minutes) == ({"slurm_account": "me", "qos": 7}, 2, None, 9)
+    assert own_settings("local", ["hydra.launcher.workers=null"]) == own_settings("local", [])
+    assert own_settings("ray", ["hydra.launcher.address=null"]).address is None
+
+
+def test_every_key_of_a_launcher_has_a_kind() -> None:
+    """What its file says itself holds: a new key that takes a number is named among those."""
+    for path in LAUNCHERS.glob("*.yaml"):
+        own = own_settings(path.stem, [])
+        for key in (key for key in own if key != "_target_"):
+            value = OmegaConf.to_yaml({"value": own[key]}).partition(":")[2].strip()
+            assert own_settings(path.stem, [f"hydra.launcher.{key}={value}"]) == own

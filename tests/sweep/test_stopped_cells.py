@@ -1,5 +1,6 @@
 """A dry run says which cells go on from a checkpoint and how far they are, and gives the file's cost for the file's cells alone."""
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,36 @@ def test_a_checkpoint_that_was_cut_is_not_resumed_but_named(kept: int, runs_fold
         f"  to run, but {portable(str(path))} is not a whole checkpoint: delete it, and the run starts from the beginning"
     )
     assert lines[-1].endswith("6 to run (1 of them from a checkpoint, 1 refused while a damaged checkpoint is there)")
+
+
+def header_of(bytes_stated: int, text: bytes) -> bytes:
+    return struct.pack("<Q", bytes_stated) + text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header_of(1 << 62, b"{}"),
+        header_of(2, b"[]"),
+        header_of(27, b'{"a": {"data_offsets": []}}'),
+        header_of(30, b'{"a": {"data_offsets": ["x"]}}'),
+        header_of(8, b'{"a": 3}'),
+    ],
+)
+def test_a_file_of_another_kind_is_a_damaged_checkpoint_too(content: bytes, runs_folder: Path) -> None:
+    path = runs_folder / "cells" / "abc" / "checkpoint.safetensors"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="not a readable checkpoint"):
+        load_checkpoint(path, torch.nn.Linear(2, 2), torch.optim.AdamW(torch.nn.Linear(2, 2).parameters()), "")
+    assert damaged_checkpoint("abc") == path
+
+
+def test_a_checkpoint_that_is_removed_meanwhile_is_in_nobodys_way(runs_folder: Path) -> None:
+    path = runs_folder / "cells" / "abc" / "checkpoint.safetensors"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(path.with_name("removed"))
+    assert damaged_checkpoint("abc") is None
 
 
 def test_one_file_that_was_cut_damages_the_checkpoint_of_several_ranks(runs_folder: Path) -> None:

@@ -1,4 +1,6 @@
+import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,12 @@ from omegaconf import DictConfig
 from rmlab.configuration import compose, load_program
 from rmlab.configured_values import with_values
 from rmlab.errors import RmlabError, UsageError
-from rmlab.paths import SWEEPS
+from rmlab.paths import STARTER, SWEEPS
 from rmlab.sweep.owned_keys import refuse_owned
 from rmlab.sweep.plan import expand
 from rmlab.sweep.spec import read_sweep
+from rmlab.training.pretrained import SHAPE
+from tests.sweeping import rmlab_here
 
 TOY = Path(__file__).parent / "toy" / "toy_scale.yaml"
 
@@ -215,3 +219,26 @@ def test_every_shipped_sweep_reads_at_every_preset(name: str) -> None:
             for arm in spec.arm_levels:
                 sets = spec.sets(level, arm)
                 assert with_values(base, sets) or compose(spec.program, [*spec.overrides, *sets])
+
+
+@pytest.mark.parametrize("name", ["architecture", "first_weights"])
+def test_the_weights_of_the_papers_model_are_found_where_the_file_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These sweeps vary the model, so that the key that names its folder is not to be given."""
+    stated = compose("train_verifier", ["model=qwen3_30b_a3b"]).model
+    assert f"a folder {stated.pretrained} has the weights, or a link" in (SWEEPS / f"{name}.yaml").read_text()
+    (tmp_path / "models").mkdir()
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(STARTER / "base" / file, tmp_path / "models")
+    shape = {mine: getattr(stated, mine) for mine in SHAPE} | {"vocab_size": stated.tokenizer.vocab_size}
+    (tmp_path / "models" / "config.json").write_text(json.dumps({SHAPE.get(key, key): n for key, n in shape.items()}))
+    asked = ["preset=paper", f"data.path={STARTER / 'trajectories.parquet'}", "data.scale=200", "data.label_ratio=1:1"]
+    monkeypatch.chdir(tmp_path)
+    code, _, err = rmlab_here("sweep", name, *asked, "--dry-run")
+    assert code == 1
+    assert f"model.pretrained={stated.pretrained}: there is no such folder" in err
+    (tmp_path / stated.pretrained).symlink_to("models")
+    code, out, _ = rmlab_here("sweep", name, *asked, "--dry-run")
+    assert code == 0
+    assert out.count("  to run") == 3

@@ -1,5 +1,6 @@
 """A run, a cell and a folder are names of one model."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,27 @@ def test_a_name_of_hexadecimal_digits_is_a_name_too() -> None:
         run_among(OWN, found, "x.zip")
     with pytest.raises(AmbiguousName, match=rf"{imported.run_id} \(x, whose id begins so\)"):
         run_among("facade", [*found, imported], "x.zip")
+    there = f"facade{'8' * 26}"
+    assert run_among(there, [*found, replace(whole, name=there), imported], "x.zip") is imported
+
+
+def test_a_run_that_is_meant_in_two_ways_is_meant() -> None:
+    """Its name is the beginning of its own id, or its own config_hash: nothing else is."""
+    begins = RunInfo(f"abcdef{'2' * 26}", "1", "abcdef", {"status": "finished"}, 1, 2)
+    origin = RunInfo("4" * 32, "1", "c", {"status": "finished", "config_hash": OWN}, 1, 2)
+    reuse = RunInfo("3" * 32, "1", OWN, {"status": "finished", "config_hash": OWN, "source_run": "4" * 32}, 2, 2)
+    assert run_among("abcdef", [begins, origin], "x.zip") is begins
+    assert run_among(OWN, [begins, origin, reuse], "x.zip") is reuse
+
+
+def test_a_name_in_the_form_of_a_cell_that_is_another_run_means_neither() -> None:
+    tags = {"sweep": "a", "preset": "b", "level": "c", "status": "finished"}
+    cell, named = RunInfo("1" * 32, "1", "x=c s0", tags, 1, 2), RunInfo("2" * 32, "1", "a/b/c/s0", tags, 1, 2)
+    assert run_among("a/b/c/s0", [cell], "x.zip") is cell
+    with pytest.raises(
+        AmbiguousName, match=rf"{named.run_id} \(named a/b/c/s0\); {cell.run_id} \(x=c s0, whose cell this is\)"
+    ):
+        run_among("a/b/c/s0", [cell, named], "x.zip")
 
 
 def test_a_run_of_the_store_is_found_by_a_name_of_hexadecimal_digits(store: Store) -> None:

@@ -15,7 +15,7 @@ from rmlab.training import supervised
 from rmlab.training.batching import plan_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
-from rmlab.training.loop import Recipe, TrainingState, _Rows
+from rmlab.training.loop import Recipe, TrainingState, _Rows, train_loop
 from rmlab.training.optimizer import adamw, apply_gradient, check_finite, learning_rate
 from rmlab.training.policy import imitate, token_logprobs
 from rmlab.training.supervised import train
@@ -137,6 +137,28 @@ def test_ctrl_c_asks_a_training_to_stop_and_a_second_one_ends_it_at_once(tmp_pat
     assert stop_asked() is None
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert learned(pressed=0) == 3
+
+
+def test_a_measurement_that_is_cut_keeps_the_step_only_where_it_is_made_again(tmp_path: Path) -> None:
+    """Elsewhere a checkpoint behind the step would lose it for good."""
+    model = torch.nn.Linear(2, 1)
+
+    def gradient(_: TrainingState) -> tuple[torch.Tensor, int]:
+        loss = model(torch.ones(1, 2)).sum()
+        loss.backward()
+        return loss.detach(), 1
+
+    def after(_: TrainingState) -> dict[str, float]:
+        raise KeyboardInterrupt
+
+    for cut in (True, False):
+        recipe = Recipe(lambda state: 0.1, gradient, 3, "training", after=after, after_is_cut=cut)
+        path = tmp_path / f"cut_{cut}.safetensors"
+        with pytest.raises(KeyboardInterrupt):
+            train_loop(
+                model, adamw(model, OPTIMIZER), recipe, optimizer=OPTIMIZER, runtime=QUIET, run="a", checkpoint=path
+            )
+    assert [path.name for path in tmp_path.iterdir()] == ["cut_True.safetensors"]
 
 
 def test_a_beat_takes_back_its_own_request_and_not_that_of_ctrl_c() -> None:

@@ -142,6 +142,10 @@ def test_a_killed_training_goes_on_and_ends_where_an_unbroken_one_ends(tmp_path:
         assert all(torch.equal(a, b) for a, b in zip(model.parameters(), model_again.parameters(), strict=True))
     _, measured_only, _ = learned("killed")
     assert measured_only.resumed_at == 48
+    copy = tmp_path / "killed" / "snapshot_0.2.safetensors"
+    copy.write_bytes(copy.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"snapshot_0\.2\.safetensors is not a readable file of weights"):
+        learned("killed")
     lessons.pop()
     with pytest.raises(DataError, match="checkpoint of another run"):
         learned("killed")

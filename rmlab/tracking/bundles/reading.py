@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from rmlab.errors import DataError, MissingArtifact
+from rmlab.errors import DataError, MissingArtifact, RmlabError
 from rmlab.progress import progress
 from rmlab.scratch import scratch_folder
+from rmlab.stopping import is_full
 from rmlab.tracking.bundles.format import (
     FORMAT,
     LARGEST_TEXT,
@@ -226,6 +227,7 @@ class Bundle:
             with self._archive.open(name) as source:
                 yield source
         except UNREADABLE as error:
+            _refuse_full(self.path, error)
             raise DataError(f"{self.path}: {name} cannot be read: {error}. Get the bundle again.") from error
 
 
@@ -291,6 +293,15 @@ def _opened(path: Path, file: Path) -> zipfile.ZipFile:
         raise DataError(f"{path} is not a bundle, or was truncated in transfer: {error}. Get it again.") from error
 
 
+def _refuse_full(path: Path, error: BaseException) -> None:
+    """Raises RmlabError where an error is of the disk that a bundle is unpacked to, and says nothing of the bundle."""
+    if is_full(error):
+        raise RmlabError(
+            f"{path} cannot be unpacked: {getattr(error, 'strerror', None) or error}. Free some space where temporary files and runs lie "
+            "($TMPDIR, $RMLAB_RUNS)."
+        ) from error
+
+
 def _unpacked_whole(path: Path, archive: zipfile.ZipFile, target: Path, unpacked: Callable[[float], None]) -> Path:
     """The one archive that a bundle which is packed as a whole holds."""
     size = archive.infolist()[0].file_size
@@ -302,6 +313,7 @@ def _unpacked_whole(path: Path, archive: zipfile.ZipFile, target: Path, unpacked
                 out.write(chunk)
                 unpacked(out.tell() / size)
     except UNREADABLE as error:
+        _refuse_full(path, error)
         raise DataError(f"{path} cannot be unpacked: {error}. Get the bundle again.") from error
     return target
 

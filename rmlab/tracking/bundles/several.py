@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Lock
@@ -103,11 +103,16 @@ def _checked(paths: Sequence[Path], stack: ExitStack) -> list[Bundle]:
             told(1.0)
             return bundle
 
+        waiting = [pool.submit(checked, path, size) for path, size in zip(paths, sizes, strict=True)]
         try:
-            return list(pool.map(checked, paths, sizes))
+            for one in as_completed(
+                waiting
+            ):  # not in their order: what is wrong with one is said before a larger one is read
+                one.result()
         except BaseException:
             given_up.set()
             raise
+        return [one.result() for one in waiting]
 
 
 def _size(path: Path) -> int:

@@ -1,6 +1,8 @@
 """Reading bundles tells how far it is within each of them, so that a large one among small ones does not stand still."""
 
+import errno
 import os
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +11,7 @@ from threading import Event
 
 import pytest
 
-from rmlab.errors import DataError
+from rmlab.errors import DataError, RmlabError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles import several
 from rmlab.tracking.bundles.reading import open_bundle
@@ -56,16 +58,20 @@ def test_one_bundle_alone_and_an_extracted_one_are_counted_in_the_same_way(
             assert len(steps) > 3
 
 
+@pytest.mark.parametrize("damaged", [0, 1])
 def test_what_stops_the_reading_of_one_gives_up_the_others_in_the_middle(
-    bundle: Path, monkeypatch: pytest.MonkeyPatch, told: list[tuple[float, list[int]]]
+    damaged: int, bundle: Path, monkeypatch: pytest.MonkeyPatch, told: list[tuple[float, list[int]]]
 ) -> None:
-    """As Ctrl-C does, which otherwise waits until all are unpacked."""
+    """As Ctrl-C does, which otherwise waits until all are unpacked; whichever it is, in the order of their names."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     begun = Event()
+    paths = [bundle, PACKED]
 
     @contextmanager
     def opened(path: Path, unpacked: Callable[[float], None]) -> Iterator[object]:
-        while path == PACKED:  # as long as nobody gives it up
+        until = time.monotonic() + 30
+        while path != paths[damaged]:  # as long as nobody gives it up
+            assert time.monotonic() < until, "it was not given up"
             begun.set()
             unpacked(0.1)
         begun.wait()
@@ -73,7 +79,20 @@ def test_what_stops_the_reading_of_one_gives_up_the_others_in_the_middle(
         yield
 
     monkeypatch.setattr(several, "open_bundle", opened)
-    with pytest.raises(DataError, match="damaged"), bundled_runs([bundle, PACKED]):
+    with pytest.raises(DataError, match="damaged"), bundled_runs(paths):
+        pass
+
+
+def test_a_full_disk_is_no_fault_of_the_bundle() -> None:
+    def full(share: float) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with (
+        pytest.raises(
+            RmlabError, match=r"No space left on device\. Free some space where temporary files and runs lie"
+        ),
+        open_bundle(PACKED, full),
+    ):
         pass
 
 
