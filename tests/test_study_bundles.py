@@ -19,7 +19,7 @@ from rmlab.errors import UsageError
 from rmlab.files import write_text
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles.exporting import export_runs
-from rmlab.tracking.bundles.reading import open_bundle
+from rmlab.tracking.bundles.opening import open_bundle
 from rmlab.tracking.bundles.study import anonymous
 from rmlab.tracking.store import Store
 from tests.analysis.sweep.test_levels import track

@@ -8,7 +8,7 @@ import pytest
 from rmlab.errors import StoreError
 from rmlab.tracking import artifacts
 from rmlab.tracking.bundles.exporting import export_runs
-from rmlab.tracking.bundles.reading import open_bundle
+from rmlab.tracking.bundles.opening import open_bundle
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store

@@ -12,7 +12,7 @@ from rmlab.commands.runs import by
 from rmlab.metrics.registry import METRICS
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
-from rmlab.tracking.bundles.reading import open_bundle
+from rmlab.tracking.bundles.opening import open_bundle
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.query import get_run, runs
 from rmlab.tracking.reuse import log_reuse

@@ -3,7 +3,8 @@
 exporting  from a store to a bundle
 format     the records, and which archives are no bundles
 importing  from a bundle to a store
-reading    opens a bundle and reads its runs as those of a store
+opening    opens one, in whatever form it came
+reading    its runs, read as those of a store
 several    the bundles that a path names, and their runs, each once
 study      what of its runs travels with a study: no weights, pages, paths or names of machines; packed as a whole
 

@@ -20,7 +20,8 @@ from rmlab.paths import runs_folder
 from rmlab.progress import progress
 from rmlab.scratch import scratch_folder
 from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record, within
-from rmlab.tracking.bundles.reading import Bundle, open_bundle
+from rmlab.tracking.bundles.opening import open_bundle
+from rmlab.tracking.bundles.reading import Bundle
 from rmlab.tracking.config import LEVEL_NUMBER
 from rmlab.tracking.query import without_weights
 from rmlab.tracking.run import RunLogger

@@ -3,32 +3,28 @@
 import hashlib
 import json
 import lzma
-import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from rmlab.errors import DataError, MissingArtifact, RmlabError
 from rmlab.progress import progress
-from rmlab.scratch import scratch_folder
 from rmlab.stopping import is_full
 from rmlab.tracking.bundles.format import (
     FORMAT,
     LARGEST_TEXT,
     MANIFEST,
     MOST_FILES,
-    PACKED_RUNS,
     VERSION,
     BundledFile,
     BundleEntry,
     MetricRow,
     Record,
     entry_of,
-    member,
     parsed,
     refusal,
     sense,
@@ -41,7 +37,6 @@ from rmlab.tracking.tags import SOURCE_RUN
 from rmlab.tracking.views import headline
 
 CHUNK = 1 << 20
-LARGEST_WHOLE = 4 << 30
 UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, lzma.LZMAError, zlib.error)
 
 
@@ -227,7 +222,7 @@ class Bundle:
             with self._archive.open(name) as source:
                 yield source
         except UNREADABLE as error:
-            _refuse_full(self.path, error)
+            refuse_full(self.path, error)
             raise DataError(f"{self.path}: {name} cannot be read: {error}. Get the bundle again.") from error
 
 
@@ -261,75 +256,10 @@ AnyRun = TrackedRun | BundledRun
 """Of a store, or of a bundle that was exported from one."""
 
 
-@contextmanager
-def open_bundle(path: Path, unpacked: Callable[[float], None] = lambda share: None) -> Iterator[Bundle]:
-    """Opens a bundle and checks its names, sizes and manifest. Raises DataError where it is none.
-
-    unpacked: is told which share is unpacked of one that is packed as a whole; what it raises ends this.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file")
-    if path.is_dir() and not is_bundle(path):
-        raise DataError(f"{path} has no {MANIFEST}: name a bundle, or the folder that one was extracted to")
-    with ExitStack() as stack:
-        scratch = stack.enter_context(scratch_folder())
-        if path.is_dir():
-            archive = stack.enter_context(_archive_of(path, scratch / PACKED_RUNS))
-        else:
-            archive = stack.enter_context(_opened(path, path))
-        if archive.namelist() == [PACKED_RUNS]:
-            archive = stack.enter_context(
-                _opened(path, _unpacked_whole(path, archive, scratch / PACKED_RUNS, unpacked))
-            )
-        yield Bundle(path, archive, scratch)
-
-
-def _opened(path: Path, file: Path) -> zipfile.ZipFile:
-    """The archive in `file`, which the user knows as `path`."""
-    try:
-        return zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(f"{path} is not a bundle, or was truncated in transfer: {error}. Get it again.") from error
-
-
-def _refuse_full(path: Path, error: BaseException) -> None:
+def refuse_full(path: Path, error: BaseException) -> None:
     """Raises RmlabError where an error is of the disk that a bundle is unpacked to, and says nothing of the bundle."""
     if is_full(error):
         raise RmlabError(
             f"{path} cannot be unpacked: {getattr(error, 'strerror', None) or error}. Free some space where temporary files and runs lie "
             "($TMPDIR, $RMLAB_RUNS)."
         ) from error
-
-
-def _unpacked_whole(path: Path, archive: zipfile.ZipFile, target: Path, unpacked: Callable[[float], None]) -> Path:
-    """The one archive that a bundle which is packed as a whole holds."""
-    size = archive.infolist()[0].file_size
-    if size > LARGEST_WHOLE:
-        raise DataError(f"{path}: its content has {size:,} bytes, and at most {LARGEST_WHOLE:,} are unpacked at once")
-    try:
-        with archive.open(PACKED_RUNS) as source, target.open("xb") as out:
-            while chunk := source.read(CHUNK):
-                out.write(chunk)
-                unpacked(out.tell() / size)
-    except UNREADABLE as error:
-        _refuse_full(path, error)
-        raise DataError(f"{path} cannot be unpacked: {error}. Get the bundle again.") from error
-    return target
-
-
-def _archive_of(folder: Path, target: Path) -> zipfile.ZipFile:
-    """An archive of a folder into which a bundle was extracted."""
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_symlink():
-                raise DataError(f"{path} is a link, which bundles do not have. Get the bundle again.")
-            if path.is_file():
-                with path.open("rb") as source, member(archive, path.relative_to(folder).as_posix()) as out:
-                    shutil.copyfileobj(source, out)
-    return zipfile.ZipFile(target)
-
-
-def is_bundle(path: Path) -> bool:
-    """Whether this looks like a bundle (a zip archive, or a folder with its manifest); a tracking store never does."""
-    return (path / MANIFEST).is_file() if path.is_dir() else path.is_file() and zipfile.is_zipfile(path)

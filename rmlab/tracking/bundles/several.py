@@ -9,7 +9,8 @@ from threading import Event, Lock
 
 from rmlab.errors import DataError, UsageError
 from rmlab.progress import progress
-from rmlab.tracking.bundles.reading import Bundle, BundledRun, is_bundle, open_bundle
+from rmlab.tracking.bundles.opening import is_bundle, open_bundle
+from rmlab.tracking.bundles.reading import Bundle, BundledRun
 from rmlab.tracking.tags import IMPORTED_RUN
 
 

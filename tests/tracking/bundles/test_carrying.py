@@ -16,7 +16,7 @@ from rmlab.errors import StoreError, UsageError
 from rmlab.scratch import LOCKED
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
-from rmlab.tracking.bundles.reading import open_bundle
+from rmlab.tracking.bundles.opening import open_bundle
 from rmlab.tracking.query import get_run, runs
 from rmlab.tracking.references import find_artifact
 from rmlab.tracking.reuse import log_reuse

@@ -14,7 +14,7 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.tracking.bundles import importing
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
-from rmlab.tracking.bundles.reading import is_bundle, open_bundle
+from rmlab.tracking.bundles.opening import is_bundle, open_bundle
 from rmlab.tracking.bundles.several import bundled_runs
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run import RunLogger

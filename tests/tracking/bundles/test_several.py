@@ -14,7 +14,7 @@ import pytest
 from rmlab.errors import DataError, RmlabError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles import several
-from rmlab.tracking.bundles.reading import open_bundle
+from rmlab.tracking.bundles.opening import open_bundle
 from rmlab.tracking.bundles.several import bundled_runs
 
 PACKED = REPOSITORY / "experiments" / "studies" / "label_ratio" / "runs.zip"

@@ -17,7 +17,8 @@ from rmlab.scores.writing import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.format import weights
 from rmlab.tracking.bundles.importing import import_bundle
-from rmlab.tracking.bundles.reading import Bundle, is_bundle, open_bundle
+from rmlab.tracking.bundles.opening import is_bundle, open_bundle
+from rmlab.tracking.bundles.reading import Bundle
 from rmlab.tracking.bundles.study import anonymous, left_out
 from rmlab.tracking.query import runs
 from rmlab.tracking.reuse import log_reuse
