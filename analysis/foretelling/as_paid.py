@@ -4,7 +4,7 @@ Exploratory: this was chosen after the outcomes of the hybrid block had been see
 weak verifier says nearly the same of all attempts at a task and so changes little of what execution pays.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -16,19 +16,13 @@ from analysis.foretelling.plan import configuration
 from analysis.foretelling.runs import PaidRun
 from analysis.rl.rank_statistics import Relation, relation
 from rmlab.errors import MissingArtifact
-from rmlab.metrics.discrimination import cosine_all
-from rmlab.rl.advantages import advantages
-from rmlab.rl.config import AlgorithmConfig, Calibration, Floats, RewardConfig
+from rmlab.rl.config import AlgorithmConfig, Calibration, RewardConfig
+from rmlab.rl.paid_cosine import paid_cosine
 from rmlab.rl.paid_scores import SCORES, paid_scores
 from rmlab.tracking.references import VALIDATION_SCORES
 
 Config = TypeVar("Config", RewardConfig, AlgorithmConfig)
 NAME = "advantage cosine of the reward as it is paid"
-REWARD: dict[str, Callable[[Floats, Floats, RewardConfig], Floats]] = {
-    "execution_free": lambda score_N, label_N, config: score_N,
-    "hybrid": lambda score_N, label_N, config: label_N + config.weight * score_N,
-}
-"""The rewards of the factorial blocks, without the penalty of unfinished attempts."""
 
 
 def cosine_as_paid(run: PaidRun) -> float:
@@ -41,8 +35,8 @@ def cosine_as_paid(run: PaidRun) -> float:
     """
     config = configuration(run.policy.run)
     reward, algorithm = _typed(RewardConfig, config["reward"]), _typed(AlgorithmConfig, config["algorithm"])
-    pay, verifier = REWARD.get(reward.mode), run.policy.paid_by
-    if pay is None or verifier is None:
+    verifier = run.policy.paid_by
+    if verifier is None:
         return np.nan
     try:
         for name in (SCORES, *([] if reward.calibration is Calibration.none else [VALIDATION_SCORES])):
@@ -52,15 +46,8 @@ def cosine_as_paid(run: PaidRun) -> float:
     scores = paid_scores(verifier.artifact, reward)
     if scores is None:
         return np.nan
-    known_N = ~np.isnan(scores.score) & ~np.isnan(scores.resolved) & (scores.policy == f"{run.cell['start']}_plain")
-    group_N = np.unique(scores.task_id[known_N], return_inverse=True)[1].astype(np.intp)
-    label_N = scores.resolved[known_N]
-    reward_N = reward.offset + reward.factor * pay(scores.score[known_N], label_N, reward)
-    paid_N, right_N = (advantages(side_N, group_N, algorithm).advantage_N for side_N in (reward_N, label_N))
-    product, *energies = (
-        np.array([a_N @ b_N]) for a_N, b_N in ((paid_N, right_N), (paid_N, paid_N), (right_N, right_N))
-    )
-    return float(cosine_all(product, *energies)[0])
+    own_N = scores.policy == f"{run.cell['start']}_plain"
+    return paid_cosine(scores.select(own_N), reward, algorithm)
 
 
 def _typed(kind: type[Config], section: Mapping[str, Any]) -> Config:

@@ -118,8 +118,9 @@ def run(config: DictConfig) -> str:
         with tracked_run(settings, hashes, start, verifiers, loaded, str(sandbox.isolation)) as logger:
             warn_if_weak(sandbox.isolation)
             logger.configuration(config)
-            if verifiers:
-                log_verifier_report(logger, verifiers[0], settings.reward)
+            cosine = (
+                log_verifier_report(logger, verifiers[0], settings.reward, settings.algorithm) if verifiers else None
+            )
             loop = make_loop(settings, loaded, sandbox, start, verifiers, hashes.config_hash, logger)
             state = loop.start()
             logger.replay(state.history)
@@ -136,6 +137,7 @@ def run(config: DictConfig) -> str:
                 )
                 logger.fail(SystemExit())
                 return logger.run_id
+            logger.metrics({"paid/advantage_cosine": cosine})
             summary = log_outcome(logger, loop, state, settings, start)
             logger.finish()
     shutil.rmtree(loop.checkpoint.parent, ignore_errors=True)

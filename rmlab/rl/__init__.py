@@ -15,6 +15,7 @@ learner         the policy being trained, its adapters, and the start that it is
 loop            all of these in order
 losses          GRPO and GSPO on log-probabilities
 outcome         the outcome of a training: gain, collapse, reward hacking; statistics of attempts
+paid_cosine     how near the advantages of a reward come to those of the labels, before RL
 paid_scores     what a reward would pay for the attempts of a verifier's own score table
 reward_model    the verifier's scores of new attempts, calibrated, combined, transformed
 rewards         the rewards of attempts; each reward registers itself

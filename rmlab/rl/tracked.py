@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from rmlab.errors import DataError, StoreError
 from rmlab.fingerprint import Identity
 from rmlab.metrics.report import report
@@ -13,10 +15,11 @@ from rmlab.microswe.loading import LoadedTasks
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.folder import record_of, save_policy
 from rmlab.rl.assemble import PASSED_ON
-from rmlab.rl.config import RewardConfig, RLRun
+from rmlab.rl.config import AlgorithmConfig, RewardConfig, RLRun
 from rmlab.rl.learner import RLState
 from rmlab.rl.loop import Loop
 from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_metrics, signal, timed
+from rmlab.rl.paid_cosine import paid_cosine
 from rmlab.rl.paid_scores import changes_scores, paid_scores
 from rmlab.scratch import scratch_folder
 from rmlab.sweep.cells import without_keys
@@ -100,15 +103,36 @@ def tracked_run(
         raise
 
 
-def log_verifier_report(logger: RunLogger, verifier: Reference, reward: RewardConfig) -> None:
+def log_verifier_report(
+    logger: RunLogger, verifier: Reference, reward: RewardConfig, algorithm: AlgorithmConfig
+) -> float | None:
     """The offline metrics of the verifier travel with the policy that it pays for (`verifier_report.json`), and where its scores are
-    calibrated or bent before they are paid, those of what is paid (`paid_report.json`)."""
+    calibrated or bent before they are paid, those of what is paid (`paid_report.json`). Says and returns how near the advantages of the
+    reward as it is paid come to those of the labels (`rmlab.rl.paid_cosine`), None where that is not known."""
+    missing = "the metrics of the verifier, or those of its scores as paid, are missing from this run: {}"
     try:
         logger.text("verifier_report.json", verifier.beside("report.json").read_text(encoding="utf-8"))
-        if changes_scores(reward) and (paid := paid_scores(verifier.beside, reward)) is not None:
-            logger.json("paid_report.json", report(paid, replicates=0))
     except (DataError, StoreError) as error:
-        print(f"the metrics of the verifier, or those of its scores as paid, are missing from this run: {error}")
+        print(missing.format(error))
+        return None
+    try:
+        paid = paid_scores(verifier.beside, reward)
+    except (DataError, StoreError) as error:
+        if changes_scores(reward):
+            print(missing.format(error))
+        return None
+    if paid is None:
+        return None
+    if changes_scores(reward):
+        logger.json("paid_report.json", report(paid, replicates=0))
+    cosine = paid_cosine(paid, reward, algorithm)
+    if np.isnan(cosine):
+        return None
+    print(
+        f"reward={reward.mode}: cosine {cosine:.3f} between its advantages and those of the labels, on the attempts that the verifier was "
+        "evaluated on (1: as good as the labels)"
+    )
+    return cosine
 
 
 def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, start: Reference) -> str:

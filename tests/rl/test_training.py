@@ -12,6 +12,8 @@ from analysis.rl.policies import PolicyRun
 from rmlab.commands.compare import compare
 from rmlab.errors import UsageError
 from rmlab.metrics.report import report
+from rmlab.rl.config import AlgorithmConfig, RewardConfig
+from rmlab.rl.paid_cosine import paid_cosine
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
@@ -209,4 +211,7 @@ def test_scores_bent_on_purpose_are_paid_and_reported_as_they_are_paid(
     assert outcome(affine)["held_out"] == outcome(plain)["held_out"]
     assert affine.metrics["rl/reward"] == pytest.approx(-1 + 4 * plain.metrics["rl/reward"], abs=0.02)
     assert affine.metrics["rl/reward_offset"] == -1
+    near = [run.metrics["paid/advantage_cosine"] for run in (plain, bent, affine)]
+    assert near[0] == pytest.approx(paid_cosine(table, RewardConfig("execution_free"), AlgorithmConfig()))
+    assert (near[1] != pytest.approx(near[0]), near[2]) == (True, pytest.approx(near[0]))
     assert len({run.tags["config_hash"] for run in (plain, bent, affine)}) == 3

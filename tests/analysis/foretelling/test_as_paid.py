@@ -82,12 +82,7 @@ def bent(score: Any, slope: float) -> Any:
         (BOTH, {"reward.transform": {"slope": 3.0}}, lambda s, y: y + bent(s, 3.0), 0.25),
         (ALONE, {"algorithm.std_floor": 0.02}, lambda s, y: s, 0.02),
         (BOTH, {"algorithm.scale": "none"}, lambda s, y: y + s, None),
-        (
-            BOTH,
-            {"reward.offset": -1.0, "reward.factor": 4.0, "algorithm.std_floor": 1.0},
-            lambda s, y: 4 * (y + s),
-            1.0,
-        ),
+        (BOTH, {"reward.offset": -1.0, "reward.factor": 4.0, "algorithm.std_floor": 1.0}, lambda s, y: y + s, 0.25),
     ],
 )
 def test_the_cosine_is_that_of_what_the_run_is_paid(
