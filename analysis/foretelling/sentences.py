@@ -83,7 +83,7 @@ def sentences(study: Study, found: Answer) -> list[str]:
         said.append(f"With voluntary evidence ρ is {alone:+.2f} over {counted(count, 'verifier')}, without a test.")
     for words in dict.fromkeys(one.words for one in found.causal.values()):
         said.append(
-            f"{words[0].upper()}{words[1:]} (margin 3 points): {', '.join(n for n, o in found.causal.items() if o.words == words)}."
+            f"{words[0].upper()}{words[1:]} (margin 3 points, each by its own test): {', '.join(n for n, o in found.causal.items() if o.words == words)}."
         )
     if not found.causal:
         said.append("Of the causal experiments no comparison has three seeds yet.")
