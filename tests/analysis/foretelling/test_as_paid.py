@@ -150,7 +150,9 @@ def test_it_stands_beside_the_outcome_in_rows_and_table_without_a_p(tmp_path: Pa
     assert (one.least, one.most) == (min(cosines), max(cosines))
     rows = [row for row in found.rows() if row["kind"].startswith("as_paid")]
     good = {
-        start: [i for i, run in enumerate(free) if run.cell["start"] == start and run.verifier["auc_within_task"] >= GOOD]
+        start: [
+            i for i, run in enumerate(free) if run.cell["start"] == start and run.verifier["auc_within_task"] >= GOOD
+        ]
         for start in "ab"
     }
     assert [(row["kind"], row["n"]) for row in rows] == [
