@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from omegaconf import OmegaConf
 
-from analysis.foretelling.estimates import FEWEST, arrays, correlation_of
+from analysis.foretelling.estimates import FEWEST, GOOD, PRIMARY, arrays, correlation_of
 from analysis.foretelling.plan import configuration
-from analysis.foretelling.runs import PaidRun
+from analysis.foretelling.runs import PaidRun, column
 from analysis.rl.rank_statistics import Relation, relation
 from rmlab.errors import MissingArtifact
 from rmlab.rl.config import AlgorithmConfig, Calibration, RewardConfig
@@ -59,10 +59,11 @@ def _typed(kind: type[Config], section: Mapping[str, Any]) -> Config:
 class AsPaid:
     """relation: of the cosine and the outcome; its p is no test, since the cosine was chosen after the outcomes were seen, and is shown
     nowhere. by_start: their coefficient (None: undefined, or of fewer than four verifiers) and its verifiers, by the start of the plan.
-    least, most: the smallest and the largest cosine."""
+    good_by_start: the same among verifiers with an AUC within task of GOOD or more. least, most: the smallest and the largest cosine."""
 
     relation: Relation
     by_start: Mapping[str, tuple[float | None, int]]
+    good_by_start: Mapping[str, tuple[float | None, int]]
     least: float
     most: float
 
@@ -73,8 +74,9 @@ class AsPaid:
             {**about, "kind": "as_paid", "value": one.rho, "low": one.low, "high": one.high, "n": one.n},
             {**about, "kind": "as_paid_range", "low": self.least, "high": self.most, "n": one.n},
             *(
-                {**about, "kind": "as_paid_by_start", "start": start, "value": rho, "n": n}
-                for start, (rho, n) in self.by_start.items()
+                {**about, "kind": kind, "start": start, "value": rho, "n": n}
+                for kind, found in (("as_paid_by_start", self.by_start), ("as_paid_by_start_good", self.good_by_start))
+                for start, (rho, n) in found.items()
             ),
         ]
 
@@ -86,9 +88,13 @@ def as_paid(runs: Sequence[PaidRun]) -> AsPaid | None:
         return None
     known, cosine_N = [run for run, _ in cosine_of], np.array([cosine for _, cosine in cosine_of])
     outcome_N, units, starts, blocks = arrays(known)
-    by_start = {}
-    for start in sorted({run.cell["start"] for run in known}):
-        own = [i for i, run in enumerate(known) if run.cell["start"] == start]
-        by_start[start] = correlation_of(cosine_N[own].tolist(), outcome_N[own].tolist(), [starts[i] for i in own])
+    auc_N = column(known, PRIMARY)
+
+    def of(start: str, least_auc: float) -> tuple[float | None, int]:
+        own = [i for i, run in enumerate(known) if run.cell["start"] == start and not auc_N[i] < least_auc]
+        return correlation_of(cosine_N[own].tolist(), outcome_N[own].tolist(), [starts[i] for i in own])
+
+    names = sorted({run.cell["start"] for run in known})
+    every, good = ({start: of(start, least) for start in names} for least in (-np.inf, GOOD))
     found = relation(NAME, cosine_N, outcome_N, units, starts, blocks)
-    return AsPaid(found, by_start, float(cosine_N.min()), float(cosine_N.max()))
+    return AsPaid(found, every, good, float(cosine_N.min()), float(cosine_N.max()))

@@ -82,9 +82,8 @@ def sentences(study: Study, found: Answer) -> list[str]:
     if alone is not None:
         said.append(f"With voluntary evidence ρ is {alone:+.2f} over {counted(count, 'verifier')}, without a test.")
     for words in dict.fromkeys(one.words for one in found.causal.values()):
-        said.append(
-            f"{words[0].upper()}{words[1:]} (margin 3 points): {', '.join(n for n, o in found.causal.items() if o.words == words)}."
-        )
+        which = ", ".join(name for name, one in found.causal.items() if one.words == words)
+        said.append(f"{words[0].upper()}{words[1:]} (margin 3 points, each by its own test): {which}.")
     if not found.causal:
         said.append("Of the causal experiments no comparison has three seeds yet.")
     said.append("The unit is one training of a verifier; the causal experiments are of one or two, and of one start.")

@@ -9,7 +9,7 @@ from analysis.foretelling.as_paid import NAME as AS_PAID
 from analysis.foretelling.causal import POOLED, moved, unpaired
 from analysis.foretelling.ends import MEANS
 from analysis.foretelling.equivalence import Equivalence
-from analysis.foretelling.estimates import ANY, FACTORIAL, METRICS, PRIMARY, RIVAL
+from analysis.foretelling.estimates import ANY, FACTORIAL, GOOD, METRICS, PRIMARY, RIVAL
 from analysis.foretelling.runs import NO_RUN, Study
 from analysis.foretelling.sentences import PAYS
 from rmlab.wording import counted, estimate, number
@@ -158,8 +158,9 @@ def _as_paid(found: Answer, block: str) -> list[str]:
     return [
         f"| {AS_PAID} and pass@1 | {_rho(one.relation)} | {one.relation.n} |",
         *(
-            f"| {AS_PAID} and pass@1, start {start} | {number(rho, 2)} | {n} |"
-            for start, (rho, n) in one.by_start.items()
+            f"| {AS_PAID} and pass@1, start {start}{which} | {number(rho, 2)} | {n} |"
+            for which, by_start in (("", one.by_start), (f", AUC {GOOD:.2f} or more", one.good_by_start))
+            for start, (rho, n) in by_start.items()
         ),
     ]
 

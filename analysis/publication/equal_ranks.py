@@ -248,8 +248,9 @@ def caption(found: Found) -> Caption:
         "All ranks of one policy's attempts at one task are equal, as was checked for "
         f"{counted(found.trainings, 'training')} of the verifier. pass@1 after RL, of sampled attempts at held-out tasks: "
         f"{'; '.join(ends)} (95 % intervals, paired by task). The difference is {estimate(points[0], points[1:], 1, signed=True)} points "
-        "(90 %, over RL seeds and tasks, paired). This comparison is the plan's own, named before the first run. Thick: means; thin: RL "
-        "seeds. RM@k, ROC (all pairs of one policy at one task alike), reliability (ten bins, 95 % intervals over clusters of functions) "
+        "(90 %, over RL seeds and tasks, paired). This comparison is one of the plan's four with the recalibrated scores, all named before "
+        "the first run. Thick: means; thin: RL seeds. RM@k, ROC (all pairs of one policy at one task alike), reliability (ten bins, 95 % "
+        "intervals over clusters of functions) "
         f"and densities of the scores as they are paid are of the training that pays RL seed {found.seed}.",
         f"n = {counted(difference.seeds, 'RL seed')} ({', '.join(map(str, seeds))}) of each; one verifier "
         f"({counted(found.trainings, 'training')}) and one start ({counted(starts, 'set', 'sets')} of weights): no sample of verifiers. "

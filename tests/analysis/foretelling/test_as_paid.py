@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from analysis.foretelling.answering import answer
 from analysis.foretelling.as_paid import as_paid, cosine_as_paid
+from analysis.foretelling.estimates import GOOD
 from analysis.foretelling.runs import PaidRun, read_study
 from analysis.foretelling.tables import markdown
 from analysis.rl.policies import PolicyRun
@@ -142,11 +144,24 @@ def test_it_stands_beside_the_outcome_in_rows_and_table_without_a_p(tmp_path: Pa
     assert one.relation.rho > 0.6
     assert (one.least, one.most) == (min(cosines), max(cosines))
     rows = [row for row in found.rows() if row["kind"].startswith("as_paid")]
+    good = {
+        start: [
+            i for i, run in enumerate(free) if run.cell["start"] == start and run.verifier["auc_within_task"] >= GOOD
+        ]
+        for start in "ab"
+    }
     assert [(row["kind"], row["n"]) for row in rows] == [
         ("as_paid", 24),
         ("as_paid_range", 24),
         ("as_paid_by_start", 12),
         ("as_paid_by_start", 12),
+        ("as_paid_by_start_good", len(good["a"])),
+        ("as_paid_by_start_good", len(good["b"])),
+    ]
+    assert 4 <= len(good["a"]) < 12
+    assert [row["value"] for row in rows[4:]] == [
+        pytest.approx(spearmanr([cosines[i] for i in own], [free[i].outcome for i in own]).statistic)
+        for own in good.values()
     ]
     assert all(row["block"] == "execution_free" and "p" not in row for row in rows)
     assert (rows[0]["value"], rows[0]["low"], rows[0]["high"]) == (
@@ -154,10 +169,11 @@ def test_it_stands_beside_the_outcome_in_rows_and_table_without_a_p(tmp_path: Pa
         one.relation.low,
         one.relation.high,
     )
-    assert np.mean([row["value"] for row in rows[2:]]) == pytest.approx(one.relation.rho, abs=0.1)
+    assert np.mean([row["value"] for row in rows[2:4]]) == pytest.approx(one.relation.rho, abs=0.1)
     text = markdown(study, found)
     line = f"| advantage cosine of the reward as it is paid and pass@1 | {one.relation.rho:+.2f} [{one.relation.low:+.2f}, "
-    assert text.count("advantage cosine of the reward as it is paid") == 3
+    assert text.count("advantage cosine of the reward as it is paid") == 5
     assert line in text
     assert f"as it is paid and pass@1, start b | {rows[3]['value']:.2f} | 12 |" in text
+    assert f"as it is paid and pass@1, start b, AUC 0.70 or more | {rows[5]['value']:.2f} | {len(good['b'])} |" in text
     assert as_paid(free[:15]) is None
