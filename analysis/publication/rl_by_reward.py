@@ -115,7 +115,7 @@ def _panel(axis: Any, name: str, arms: dict[str, list[PolicyRun]], looks: dict[s
             axis.plot(line.keys(), line.values(), color=colour, linestyle=dash, linewidth=width, alpha=alpha)
         steps = sorted({step for line in lines for step in line})
         own = [(unit(run), line) for run, line in zip(runs, lines, strict=True)]
-        means = [_mean([(of, line[step]) for of, line in own if step in line]) for step in steps]
+        means = [mean_over_units([(of, line[step]) for of, line in own if step in line]) for step in steps]
         units = len({unit(run) for run in runs})
         if not means:
             continue
@@ -157,7 +157,7 @@ def _count(runs: Sequence[PolicyRun]) -> str:
     return counted(len(runs), "run") + (f" of {counted(units, 'verifier')}" if units < len(runs) else "")
 
 
-def _mean(values: Sequence[tuple[tuple[str, str], float]]) -> tuple[float, float, float]:
+def mean_over_units(values: Sequence[tuple[tuple[str, str], float]]) -> tuple[float, float, float]:
     """Mean over units, of each the mean of its runs, and its 95 % interval within starts; NaN where the units exceed the starts by fewer
     than LEAST_DEGREES.
 

@@ -112,7 +112,7 @@ def test_a_whole_study_in_miniature(
         "6 runs in {}\n0 cells of 6 to do, 0 given up\n".format(home / "plan" / "runs.zip")
     )
     assert read_rows(home / "plan" / "ledger.csv") == ledger, "what came home is known by the ledger"
-    figures = ["foretelling", "two_verifiers", "equal_ranks", "rl_by_reward"]
+    figures = ["foretelling", "two_verifiers", "equal_ranks", "rl_by_reward", "rl_benchmarks"]
     drawn = [
         draw_figures(figures, source, tmp_path / name)
         for source, name in ((str(home / "plan" / "runs.zip"), "page"), (None, "store"))

@@ -217,12 +217,12 @@ def test_other_rewards_are_other_arms_and_runs_of_one_training_are_one_unit(tmp_
         in text
     )
     values = [(rl_by_reward.unit(run), run.outcome["curve"][-1]["pass_at_1"]) for run in arms["execution_free"]]
-    mean, low, high = rl_by_reward._mean(values)
+    mean, low, high = rl_by_reward.mean_over_units(values)
     assert mean == pytest.approx((0.3 + 0.5) / 2)
     assert np.isnan([low, high]).all(), "two units of one start: one degree of freedom"
     apart = [(("a", "1"), 0.2), (("a", "2"), 0.4), (("b", "3"), 0.7), (("b", "4"), 0.9)]
-    assert rl_by_reward._mean(apart)[2] - 0.55 == pytest.approx(4.3027 * np.sqrt(0.02 / 4), rel=1e-4)
-    assert np.isnan(rl_by_reward._mean(apart[1:3])[1]), "one unit of each start"
+    assert rl_by_reward.mean_over_units(apart)[2] - 0.55 == pytest.approx(4.3027 * np.sqrt(0.02 / 4), rel=1e-4)
+    assert np.isnan(rl_by_reward.mean_over_units(apart[1:3])[1]), "one unit of each start"
 
 
 def test_what_execution_pays_is_a_unit_a_run_though_a_verifier_watches(tmp_path: Path) -> None:
