@@ -130,7 +130,7 @@ def log_verifier_report(
         return None
     print(
         f"reward={reward.mode}: cosine {cosine:.3f} between its advantages and those of the labels, on the attempts that the verifier was "
-        "evaluated on (1: as good as the labels)"
+        "evaluated on (1: as good as the labels, 0: nothing of them)"
     )
     return cosine
 

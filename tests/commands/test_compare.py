@@ -54,6 +54,17 @@ def test_names_and_differing_keys_are_printed(
     }
 
 
+def test_weights_that_were_trained_again_are_a_difference(
+    runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both began from runs/policies/a, which held other weights by then. A run without a verifier says nothing of its weights."""
+    same = {"start": "runs/policies/a"}
+    a = tracked(tmp_path, "one", config(500, **same), start_fingerprint="f1", verifier_fingerprint="v1")
+    b = tracked(tmp_path, "two", config(500, **same), start_fingerprint="f2")
+    assert compare(a, b)["differ_in"] == {"start_fingerprint": ["f1", "f2"]}
+    assert "  start_fingerprint: f1 | f2\n" in capsys.readouterr().out
+
+
 def test_runs_that_differ_in_nothing_and_one_whose_configuration_is_gone(
     runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
