@@ -91,10 +91,8 @@ def differences(a: "AnyRun", b: "AnyRun") -> dict[str, list[Any]]:
         values = [run.tags.get(tag) for run in (a, b)]
         if values[0] != values[1]:
             differing[tag] = values
-    for tag in (
-        "start_fingerprint",
-        "verifier_fingerprint",
-    ):  # a folder of one name may hold weights that were trained again
+    # a folder of one name may hold weights that were trained again
+    for tag in ("start_fingerprint", "verifier_fingerprint"):
         prints = [run.tags.get(tag) for run in (a, b)]
         if all(prints) and prints[0] != prints[1]:
             differing[tag] = prints

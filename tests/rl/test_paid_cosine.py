@@ -7,6 +7,7 @@ import pytest
 
 from rmlab.rl.config import AlgorithmConfig, RewardConfig, Scale
 from rmlab.rl.paid_cosine import paid_cosine
+from rmlab.rl.rewards import REWARDS, Parts, Reward, RewardInputs
 from rmlab.scores.scores import Scores
 
 LABELS = [1, 0, 0, 1, 1, 0, 0, 0]
@@ -62,3 +63,11 @@ def test_it_is_undefined_without_a_verifier_and_where_nothing_differs() -> None:
     assert np.isnan(paid_cosine(scores, RewardConfig("execution"), AlgorithmConfig()))
     assert np.isnan(paid_cosine(scores, RewardConfig("execution_free"), AlgorithmConfig()))
     assert np.isnan(paid_cosine(scores.select(np.arange(0)), RewardConfig("hybrid"), AlgorithmConfig()))
+
+
+def test_it_is_undefined_for_a_reward_of_more_than_scores_and_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def turns(given: RewardInputs) -> Parts:
+        return {"score": given.scores_N(), "turns": -np.array([float(len(t.turns)) for t in given.trajectories])}
+
+    monkeypatch.setitem(REWARDS, "turns", Reward("turns", turns, needs_score=True))
+    assert np.isnan(paid_cosine(scores_of(*np.linspace(0.1, 0.8, 8)), RewardConfig("turns"), AlgorithmConfig()))
